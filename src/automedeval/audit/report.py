@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from automedeval.audit.table import FAILED, UNKNOWN
-from automedeval.meta_evaluation.page import PageTable, render_report
+from automedeval.meta_evaluation.page import PageTable, Said, render_report
 from automedeval.records import JsonObject
 from automedeval.records.text import UNDEFINED, p_value, percent, span
 
@@ -78,8 +78,8 @@ def gaps(result: JsonObject) -> list[str]:
 def render(result: JsonObject) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     return render_report(
-        "audit", f"Audit of {result['judge']['name']}", words=summary(result),
-        notes=[*gaps(result), *result["notes"]], settings=result["settings"],
+        "audit", f"Audit of {result['judge']['name']}", Said(summary(result), [*gaps(result), *result["notes"]]),
+        settings=result["settings"],
         tables=[PageTable(HEAD, list(lines(result)))], room="automedeval.audit", head=HEAD,
         rows=list(lines(result, groups=True)), result=result,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from numpy import ndarray
 from automedeval.evidence.findings import CONTRADICTED, LABELS, UNREAD
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, NUMBERS, in_words
 from automedeval.meta_evaluation.facts import AGAINST
-from automedeval.meta_evaluation.page import Bars, PageTable, render_report
+from automedeval.meta_evaluation.page import Bars, PageTable, Said, render_report
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
 from automedeval.records.text import no_formula, percent, several, span
 from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
@@ -201,8 +201,7 @@ def check_page(
     table = PageTable(head, [list(row.values()) for row in rows], "Answers by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
-        "check", "Answers checked",
-        words=check_sentences(figures, checked, settings["evidence"]), notes=settings["notes"],
+        "check", "Answers checked", Said(check_sentences(figures, checked, settings["evidence"]), settings["notes"]),
         bars=Bars(f"Share of answers with a number that differs from {against}, with 95 % intervals", bars),
         tables=[table], settings=settings, answers=marked_answers(cases, checked),
     )  # fmt: skip

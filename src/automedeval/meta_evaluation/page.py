@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,19 +38,35 @@ class Bars(NamedTuple):
     scale: Scale = None  # None: shares from 0 to 1, shown in per cent
 
 
+@dataclass(frozen=True)
+class Said:
+    """What a report says in sentences.
+
+    Args:
+        words: the results, the difference and its trust first.
+        notes: gaps and assumptions.
+        alert: which answers to read first: it stands before the words.
+        facts: what is known of the judge, and how sure the result is: name → text.
+        further: more results, which the page folds.
+        commands: with which people rate cases.
+    """
+
+    words: list[str]
+    notes: list[str]
+    alert: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    further: list[str] = field(default_factory=list)
+    commands: Sequence[str] = ()
+
+
 def render_report(
     name: str,
     title: str,
+    said: Said,
     *,
     room: str = "automedeval.meta_evaluation",
-    words: Iterable[str],
-    alert: str = "",
-    notes: Iterable[str],
     tables: Sequence[PageTable],
     summary: Sequence[PageTable] = (),
-    facts: Mapping[str, str] | None = None,
-    further: Sequence[str] = (),
-    commands: Sequence[str] = (),
     scripts: Sequence[str] = (),
     **context: Any,
 ) -> dict[str, str]:
@@ -59,15 +76,11 @@ def render_report(
 
     Args:
         room: the package whose `templates` hold `NAME.html.jinja`, which extends the shared page.
-        words: the results in sentences, the difference and its trust first.
-        alert: which answers to read first: it stands before them.
-        settings: how the results were made: "command", "version" and "commit".
         tables: the summary shows the first of them, the page those with a caption.
         summary: tables that the summary shows as well; the page has them by the room's template.
-        facts: what is known of the judge, and how sure the result is: name → text.
-        links: (address on the page, words) of the cases to read first.
         scripts: the files of the HTML page's script, the only one that the page allows.
-        context: `settings`, perhaps `bars` and `links`, and what else the room's template names.
+        context: `settings`, how the results were made ("command", "version" and "commit"), perhaps `bars`, and `links`
+            (address on the page, words) of the cases to read first; and what else the room's template names.
 
     Returns:
         {"NAME.html": text, "NAME.md": text}
@@ -78,21 +91,17 @@ def render_report(
     style = _template_file("automedeval.meta_evaluation", "report.css")
     source = "".join(_template_file(room, each) for each in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    words, notes, facts = list(words), list(notes), facts or {}
-    context = {"bars": None, "links": ()} | context
-    context |= {"title": title, "words": words, "notes": notes}
-    context |= {"tables": tables, "facts": facts, "further": list(further)}
-    context |= {"commands": commands, "alert": alert}
+    context = {"bars": None, "links": ()} | context | vars(said)
+    context |= {"title": title, "tables": tables}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
-    known = [f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()]
     lines = [
-        *filter(None, [alert]),
-        *words,
-        *known,
-        *further,
-        *commands,
-        *(f"note: {note}" for note in notes),
+        *filter(None, [said.alert]),
+        *said.words,
+        *(f"{fact.rstrip('?')}: {known}" for fact, known in said.facts.items()),
+        *said.further,
+        *said.commands,
+        *(f"note: {note}" for note in said.notes),
     ]
     short = made.get_template("report/summary.md.jinja").render(
         title=title, lines=map(_with_code, lines), tables=[tables[0], *summary], page=page

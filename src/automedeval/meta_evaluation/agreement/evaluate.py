@@ -38,7 +38,7 @@ def meta_evaluate(
     cases: Cases,
     judges: Sequence[VerdictTable],
     people: People | None = None,
-    given: Mapping[type, Any] | None = None,
+    given: Mapping[type, Any] = {},
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
     contrasts: Sequence[Sequence[str]] = (),
@@ -62,14 +62,13 @@ def meta_evaluate(
     }
     if people is not None:
         _add_people(tree, cases, rows, people, contrasts)
-    for kind, ratings in (given or {}).items():
-        if kind is Choice:
-            tree["choices"] = _choices(cases, judges, ratings)
-        elif kind is VerdictRating:
-            tree["verdict_ratings"] = _verdict_ratings(cases, ratings)
-            tree["verdict_errors"] = _verdict_errors(cases, ratings)
-        elif kind is Preference:
-            tree["preferences"] = preference_shares(ratings, len(cases))
+    if Choice in given:
+        tree["choices"] = _choices(cases, judges, given[Choice])
+    if Preference in given:
+        tree["preferences"] = preference_shares(given[Preference], len(cases))
+    if VerdictRating in given:
+        tree["verdict_ratings"] = _verdict_ratings(cases, given[VerdictRating])
+        tree["verdict_errors"] = _verdict_errors(cases, given[VerdictRating])
     result = bootstrap.estimate(tree, cases.clusters, resamples)
     if people is not None:
         result["comparisons"] = differences(result["comparisons"])
@@ -203,8 +202,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     }
     beside_others = people.leave_one_out()
     if beside_others is None:
-        one_rater = "one rater only: the agreement between people is not known"
-        return record | {"reason": one_rater}
+        return record | {"reason": people.alone}
     raters, relations, scores = beside_others
     record["ceiling"] = agreement.accuracies(raters, *relations)
     record["ceiling"] |= agreement.correlations(raters, *scores)

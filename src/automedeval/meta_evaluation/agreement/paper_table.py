@@ -70,55 +70,57 @@ def paper_table(
         and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
     statistics, estimates = rationales or ({}, {})
-    by_name = {row.name: row for row in rows}
-    columns: list[str] = list(OF_SCORES)
-    for column in RATIONALES[::-1]:
-        if any(column in record for record in estimates.values()):
-            columns.insert(0, column)
+    compared = [
+        column for column in RATIONALES if any(column in each for each in estimates.values())
+    ]
+    columns = [*compared, *OF_SCORES]
 
-    def figures_of(column: str, trainings: Sequence[Row], similarity: Rationales) -> Figures:
+    def figures_of(column: str, side: Sequence[Row], similarity: Rationales) -> Figures:
         figures = {}
-        for row in trainings:
+        for row in side:
             record = similarity[row.judge.name] if column in RATIONALES else judges[row.name]
             figures[row.name] = _by_run(column, record)
         return figures
 
-    table = []
+    by_name = {row.name: row for row in rows}
     lines = {row.name: (row.judge.name, row.criterion) for row in rows}
+    trainings: dict[str, list[Row]] = {}
+    table = []
     for line, names in trainings_of(lines).items():
-        trainings = [by_name[name] for name in names]
-        record = _about(line, trainings)
+        trainings[line] = [by_name[name] for name in names]
+        record = _about(line, trainings[line])
         for column in columns:
             bounds = SHARE if column in ACCURACIES else None
-            figures = figures_of(column, trainings, estimates)
+            figures = figures_of(column, trainings[line], estimates)
             record["cells"][column] = over_runs(figures, bounds)
         table.append(record)
     ours = next(record for record in table if main in record["names"])
     others = [record for record in table if record is not ours]
     for record in others:
-        sides = (
-            [by_name[name] for name in record["names"]],
-            [by_name[name] for name in ours["names"]],
-        )
+        sides = (trainings[record["judge"]], trainings[ours["judge"]])
         shared = _on_shared_pairs(people, sides)
-        for column in columns:
-            if column in RATIONALES:
-                both = [figures_of(column, side, statistics) for side in sides]
-                shared[column] = _on_shared_cases(both)
+        for column in compared:
+            both = [figures_of(column, side, statistics) for side in sides]
+            shared[column] = _on_shared_cases(both)
         shared = bootstrap.estimate(shared, cases.clusters, resamples)
         for column in columns:
             cell = record["cells"][column]
             cell["difference"] = _difference(column, shared[column], (ours, record))
+    _add_p_values(columns, ours, others)
+    return {"columns": columns, "ours": ours["judge"], "rows": table}
+
+
+def _add_p_values(columns: Sequence[str], ours: JsonObject, others: Sequence[JsonObject]) -> None:
+    """Add the p-values of the tests to the rows of the table, and the mark of each cell."""
     for column in columns:
         cells = [record["cells"][column] for record in others]
         bootstrap.adjust(cells, "difference", bootstrap.t_test)
     for column in CORRELATIONS:
         cell = ours["cells"][column]
         cell["p"] = bootstrap.t_test(cell["mean"])
-    for record in table:
+    for record in (ours, *others):
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
-    return {"columns": columns, "ours": ours["judge"], "rows": table}
 
 
 def _about(line: str, trainings: Sequence[Row]) -> JsonObject:

@@ -75,6 +75,8 @@ class People:
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    # Why one annotator stands beside no other.
+    alone: str = "one rater only: the agreement between people is not known"
 
     @cached_property
     def compared(self) -> ndarray:

@@ -90,9 +90,8 @@ def compare_rationales(
     """
     table: dict[str, JsonObject] = {}
     compared: list[Compared] = []
-    references = {}
-    for shown, texts in rationales_of(teacher)[0].items():
-        references[shown] = [text for _, text in texts]
+    by_teacher, _ = rationales_of(teacher)
+    references = {shown: [text for _, text in texts] for shown, texts in by_teacher.items()}
     for judge in judges:
         if judge.kind == "judge":
             of_judge, table[judge.name] = _beside_teacher(judge, teacher, references)
@@ -104,9 +103,7 @@ def compare_rationales(
     of_teacher = [rationale.of_teacher for rationale in compared]
     with foreign_errors_at("the rationales cannot be compared", ValueError):
         metric = score(predictions=predictions, references=of_teacher, **settings)
-    for name in ("bert_score_hash", "revisions"):
-        if name in metric:
-            result[name] = metric[name]
+    result |= {name: metric[name] for name in ("bert_score_hash", "revisions") if name in metric}
     truncated = Counter(compared[number].judge for number in metric["truncated"])
     scores = {}
     if "bert_score" in metric:
@@ -152,8 +149,8 @@ def _beside_teacher(
         for run, text in texts:
             compared.append(Compared(judge.name, run, shown[0], text, references[shown]))
     record = {"rationales": len(compared), "left_out": dict(left_out), "runs": None}
-    if not compared:
-        record["reason"] = "this judge gives no rationale, or no valid verdict"
-    if rationales and not compared:
+    if not compared and rationales:
         record["reason"] = "no rationale on responses that the teacher has a rationale on"
+    elif not compared:
+        record["reason"] = "this judge gives no rationale, or no valid verdict"
     return compared, record

@@ -74,7 +74,11 @@ def people_of(labels: Labels, cases: Cases) -> People:
         needed = "a strict majority of labels on each of its criteria, and positive points"
         raise RecordError(f"no response has {needed}")
     people = People(
-        cases.panel, ["majority of the physicians"], {"criteria": scores[:, None]}, crossed=True
+        cases.panel,
+        ["majority of the physicians"],
+        {"criteria": scores[:, None]},
+        crossed=True,
+        alone="physicians stand beside each other by the criteria that they labelled",
     )
     parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
     if parts:

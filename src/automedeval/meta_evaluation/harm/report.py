@@ -4,7 +4,7 @@ Agreement is on the answers that both gave a degree; what cannot be told is coun
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from automedeval.meta_evaluation.harm.readings import (
     read_harm_ratings,
     rubric_of,
 )
-from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, render_report
+from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, Said, render_report
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.text import span
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
@@ -32,7 +32,7 @@ def harm_report(
     cases: Cases,
     judges: Sequence[VerdictTable],
     notes: Sequence[str],
-    rubrics: Mapping[str, Rubric],
+    rubric: str | None,
     ratings: str | None,
     settings: JsonObject,
 ) -> tuple[JsonObject, dict[str, str], list[str]]:
@@ -40,7 +40,7 @@ def harm_report(
 
     Args:
         judges, notes: the verdicts by a rubric in words, and what is to be told of their files.
-        rubrics: those that ratings may be by, by name, where there are no verdicts.
+        rubric: the file of your own rubric, by which ratings may be beside the packaged ones where there are no verdicts.
         ratings: the file of physicians' ratings; None: only where there are judges.
         settings: how the report was made, see `describe_result`; its "resamples" are those of intervals.
 
@@ -51,7 +51,10 @@ def harm_report(
     if len(names) > 1:
         who = ", ".join(judge.name for judge in judges)
         raise RecordError(f"{who}: by {', '.join(names)}, whose degrees are not compared")
-    rubrics = {judge.rubric_name: rubric_of(judge) for judge in judges} or rubrics
+    rubrics = {judge.rubric_name: rubric_of(judge) for judge in judges}
+    if not judges:
+        files = [*packaged_rubrics(), *filter(None, [rubric])]
+        rubrics = {each.name: each for each in map(read_rubric, files)}
     physicians, notes = None, list(notes)
     if ratings is not None:
         physicians, of_ratings = read_harm_ratings(ratings, cases, rubrics)
@@ -63,7 +66,7 @@ def harm_report(
     result |= {"notes": notes, "settings": settings}
     words = harm_in_words(result)
     pages = render_report(
-        "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
+        "harm", f"Harm: {Path(cases.source).stem}", Said(words, notes),
         settings=settings, bars=_bars(result), tables=[counts_table(result)], result=result,
         answers=answers[:SHOWN_CASES],
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Make a report from the files of verdicts, cases and ratings: its results, its pages, and its lines for the terminal."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from automedeval.meta_evaluation.agreement.paper_table import (
     paper_table,
 )
 from automedeval.meta_evaluation.agreement.ratings import (
+    People,
     files_by_kind,
     read_choices,
     read_preferences,
@@ -43,19 +44,19 @@ from automedeval.meta_evaluation.agreement.runs import (
     main_row,
     trainings_of,
 )
-from automedeval.meta_evaluation.criteria.checklists import people_of, read_labels
+from automedeval.meta_evaluation.criteria.checklists import Labels, people_of, read_labels
 from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED, called
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
-from automedeval.meta_evaluation.page import PageTable, Scale, render_report
+from automedeval.meta_evaluation.page import PageTable, Said, Scale, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, lowest_rated
 from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.versions import join_versions
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
@@ -72,11 +73,12 @@ from automedeval.records import (
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
 from automedeval.records.text import percent
-from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.prediction_powered import Powered
 
 Score = Callable[..., JsonObject]
+Files = Mapping[type, str]  # kind of ratings → the file that holds them
 LoadEncoder = Callable[[list[str]], TextEncoder | None]
 
 
@@ -108,147 +110,157 @@ def make_report(
         RecordError: a file or an argument is wrong.
     """
     cases, tables, notes = read_judged(args)
-    names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
-    rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
-    given = files_by_kind(args.ratings)
-    ratings, labels = given.get(Rating), given.get(CriterionLabel)
-    if not args.verdicts and HarmRating not in given:
-        raise RecordError("--verdicts names no file")
-    on_harm, judges = (
-        [table for table in tables if table.in_words is kind] for kind in (True, False)
+    files = files_by_kind(args.ratings)
+    on_harm = [table for table in tables if table.in_words]
+    judges = [table for table in tables if not table.in_words]
+    _refuse_unfit(args, files, judges)
+    settings = describe_result("report", options, resamples=args.resamples)
+    harm: tuple[JsonObject, dict[str, str], list[str]] = {}, {}, []
+    if on_harm or HarmRating in files:
+        harm = harm_report(cases, on_harm, notes, args.rubric, files.get(HarmRating), settings)
+    of_harm, harm_pages, harm_lines = harm
+    if not judges:
+        return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
+    for judge in judges:
+        notes += notes_on(judge)
+    if Rating in files:
+        notes += english_only(cases.records, "baselines that count words or compare embeddings")
+    if (clusters := len(np.unique(cases.clusters))) < len(cases):
+        notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
+    versions = len(args.cases) > 1
+    if versions and len(cases.models) == 2:
+        args.baseline = args.baseline or cases.models[0]
+    result, main, people = _measure(args, files, cases, judges, notes, load_encoder, load_score)
+    result |= {"harm": of_harm} if of_harm else {}
+    audited = "audit" in result["judges"][main.name]
+    has_ratings = people is not None or main.judge.on_criteria
+    result["next_steps"] = next_steps(main.judge, has_ratings, audited)
+    result |= {"notes": notes, "settings": settings | result.pop("settings")}
+    changes: JsonObject = {}
+    if args.baseline is not None:
+        result["baseline"], changed = against_baseline(cases, main, args.baseline)
+        changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
+    grid = grid_of(cases, judges, people, main, **changes)
+    scale = main.judge.scale
+    result["lowest_rated"] = lowest_rated(cases, people, main)
+    result["topics"] = means_by_topic(cases, main.best, scale)
+    is_rated = versions or {"people", "choices", "criteria"} & result.keys()
+    study, commands = ({}, []) if is_rated else _rating_study(args, cases, options)
+    name = Path(cases.source).stem
+    if versions or name == "cases":  # a run's own file is always called so
+        name = ", ".join(cases.models[:3])
+    pages = report_page(result, f"Report: {name}", grid, commands, scale, harm_lines[1:])
+    return Report(
+        result,
+        "agreement.json",
+        "report.html",
+        study | harm_pages | pages,
+        text.report_sentences(result, scale),
     )
-    on_criteria = [table for table in judges if table.on_criteria]
+
+
+def _refuse_unfit(args: ReportArguments, files: Files, judges: Sequence[VerdictTable]) -> None:
+    """Raise RecordError for ratings that no verdict is compared with, and for options without what they need."""
+    ratings, labels = files.get(Rating), files.get(CriterionLabel)
+    if not args.verdicts and HarmRating not in files:
+        raise RecordError("--verdicts names no file")
     if ratings and not judges:
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
-    if labels and not on_criteria:
+    if labels and not any(judge.on_criteria for judge in judges):
         raise RecordError(f"{labels}: labels of criteria, and these verdicts are not on criteria")
     if args.worse and not ratings:
         raise RecordError("--worse names criteria of --ratings of scores, and there are none")
     if args.baseline is not None and not judges:
         raise RecordError("--baseline needs verdicts with scores or choices")
-    if args.rounds and ratings is None:
+    if args.rounds and not ratings:
         raise RecordError(
             "--rounds needs --ratings of scores: a judge is measured by its agreement with people"
         )
-    settings = describe_result("report", options, resamples=args.resamples)
-    harm: tuple[JsonObject, dict[str, str], list[str]] = {}, {}, []
-    if on_harm or HarmRating in given:
-        harm = harm_report(cases, on_harm, notes, rubrics, given.get(HarmRating), settings)
-    of_harm, harm_pages, harm_lines = harm
-    if not judges:
-        return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
-    teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
-    notes += [note for judge in judges for note in notes_on(judge)]
+
+
+def _measure(
+    args: ReportArguments,
+    files: Files,
+    cases: Cases,
+    judges: Sequence[VerdictTable],
+    notes: list[str],
+    load_encoder: LoadEncoder,
+    load_score: Callable[[], Score],
+) -> tuple[JsonObject, Row, People | None]:
+    """Return what verdicts and ratings say, the line of the main judge, and people's scores; add to the notes."""
     rows = rows_of(judges)
-    lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
-    if ratings:
-        notes += english_only(cases.records, "baselines that count words or compare embeddings")
-    check_names("--rounds", args.rounds, lines)
+    main = main_row(rows, args.main_judge)
+    lines = trainings_of({row.name: (row.judge.name, row.criterion) for row in rows})
+    check_names("--rounds", args.rounds, list(lines))
     contrasts = [names.split("=") for names in args.contrasts]
     for two in contrasts:
         check_names("--contrasts", two, [row.name for row in rows])
-    versions = len(args.cases) > 1
-    is_pair = versions and len(cases.models) == 2
-    baseline = args.baseline or (cases.models[0] if is_pair else None)
-    if (clusters := len(np.unique(cases.clusters))) < len(cases):
-        notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
-    main = main_row(rows, args.main_judge)
-    people = None
-    if ratings:
-        better = read_rubric(args.rubric).better if args.rubric else ()
-        people = read_ratings(ratings, cases, args.raters, better, args.worse)
-        notes = people.notes + notes
-    labelled = None
-    if labels:
-        labelled, more = read_labels(labels, cases)
-        notes += more
-    if labelled and not people:
-        try:
-            people = people_of(labelled, cases)
-            notes = people.notes + notes
-        except RecordError as error:
-            notes.append(
-                f"{labels}: {error}: scores are not compared with the labels, criteria are"
-            )
-    judged = (verdict for judge in judges for verdict in judge.verdicts)
-    readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {
-        Choice: read_choices,
-        Preference: read_preferences,
-    }
-    readers |= {VerdictRating: partial(read_verdict_ratings, verdicts=judged)}
-    further: dict[type, Any] = {}
-    for kind, read_kind in readers.items():
-        if kind in given:
-            further[kind], more = read_kind(given[kind], cases)
-            notes += more
+    teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
+    people, labels, others = _read_ratings(args, files, cases, judges, notes)
     encoder, baselines = None, []
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    shown = (people, further, args.resamples, main, contrasts)
+    shown = (people, others, args.resamples, main, contrasts)
     result = meta_evaluate(cases, [*judges, *baselines], *shown)
+    result["settings"] = {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     rationales = None
     if teacher is not None:
-        models = {
-            name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")
-        }
-        models = {name: None if value == "none" else value for name, value in models.items()}
-        similarity = compare_rationales(cases, judges, teacher, load_score(), **models)
+        similarity = compare_rationales(cases, judges, teacher, load_score(), **args.metric_models)
         result["similarity"] = estimate(similarity, cases.clusters, args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
         tests = (main.name, rationales, args.resamples)
         result["table2"] = paper_table(cases, rows, people, result["judges"], *tests)
-    if labelled and people is not None and not ratings:
-        result["people"]["reason"] = (
-            "physicians stand beside each other by the criteria that they labelled"
-        )
-    if on_criteria:
-        result["criteria"] = estimate(
-            criteria_result(cases, on_criteria, labelled), cases.clusters, args.resamples
-        )
+    if on_criteria := [judge for judge in judges if judge.on_criteria]:
+        criteria = criteria_result(cases, on_criteria, labels)
+        result["criteria"] = estimate(criteria, cases.clusters, args.resamples)
     if people is not None and result["cases"]["rated_cases"] < len(cases):
-        first = baseline or cases.models[0]
+        first = args.baseline or cases.models[0]
         few = {row.name: by_few_ratings(cases, people, row, first) for row in rows}
         result["few_ratings"] = plain({"baseline": first, "judges": few}, Powered)
     if args.rounds:
         result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = asdict(audit)
-    audited = "audit" in result["judges"][main.name]
-    result = plain(result) | ({"harm": of_harm} if of_harm else {})
-    result |= {
-        "next_steps": next_steps(main.judge, people is not None or main.judge.on_criteria, audited),
-        "notes": notes,
+    return plain(result), main, people
+
+
+def _read_ratings(
+    args: ReportArguments,
+    files: Files,
+    cases: Cases,
+    judges: Sequence[VerdictTable],
+    notes: list[str],
+) -> tuple[People | None, Labels | None, dict[type, Any]]:
+    """Return people's scores, or those that labels of criteria give; the labels; and what else there is; add to the notes."""
+    people, labels = None, None
+    if Rating in files:
+        better = read_rubric(args.rubric).better if args.rubric else ()
+        people = read_ratings(files[Rating], cases, args.raters, better, args.worse)
+    if CriterionLabel in files:
+        labels, more = read_labels(files[CriterionLabel], cases)
+        notes += more
+    if labels and not people:
+        try:
+            people = people_of(labels, cases)
+        except RecordError as error:
+            what = "scores are not compared with the labels, criteria are"
+            notes.append(f"{files[CriterionLabel]}: {error}: {what}")
+    if people is not None:
+        notes[:0] = people.notes
+    judged = (verdict for judge in judges for verdict in judge.verdicts)
+    readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {
+        Choice: read_choices,
+        Preference: read_preferences,
+        VerdictRating: partial(read_verdict_ratings, verdicts=judged),
     }
-    result["settings"] = settings | {
-        "encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"
-    }
-    scale = main.judge.scale
-    study, commands = (
-        ({}, [])
-        if versions or ratings or Choice in given or on_criteria
-        else _rating_study(args, cases, options)
-    )
-    changes: JsonObject = {}
-    if baseline is not None:
-        result["baseline"], changed = against_baseline(cases, main, baseline)
-        changes = {"changed": changed, "base": baseline, "sort": "lost"}
-    grid = grid_of(cases, judges, people, main, **changes)
-    result["lowest_rated"] = lowest_rated(cases, people, main)
-    result["topics"] = means_by_topic(cases, main.best, scale)
-    name = Path(cases.source).stem  # a run's own file is always called so
-    by_models = versions or name == "cases"
-    title = "Report: " + (", ".join(cases.models[:3]) if by_models else name)
-    texts = study | harm_pages | report_page(result, title, grid, commands, scale, harm_lines[1:])
-    steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
-    return Report(
-        result,
-        "agreement.json",
-        "report.html",
-        texts,
-        [*text.report_sentences(result, scale), *steps],
-    )
+    others: dict[type, Any] = {}
+    for kind, read_kind in readers.items():
+        if kind in files:
+            others[kind], more = read_kind(files[kind], cases)
+            notes += more
+    return people, labels, others
 
 
 def read_judged(args: ReportArguments) -> tuple[Cases, list[VerdictTable], list[str]]:
@@ -307,9 +319,9 @@ def report_page(
     result: JsonObject,
     title: str,
     grid: JsonObject,
-    rate: Sequence[str] = (),
-    scale: Scale = None,
-    harm: Sequence[str] = (),
+    rate: Sequence[str],
+    scale: Scale,
+    harm: Sequence[str],
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.
 
@@ -330,11 +342,16 @@ def report_page(
             [line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines
         ]
         summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
+    said = Said(
+        [text.headline(result, scale), *text.regressions(result)],
+        result["notes"],
+        text.alert(result),
+        text.answer(result),
+        [*text.further(result), *harm],
+        rate,
+    )
     return render_report(
-        "report", title, words=[text.headline(result, scale), *text.regressions(result)],
-        alert=text.alert(result),
-        facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
-        links=text.read_first(result), tables=tables, summary=summary, notes=result["notes"],
+        "report", title, said, bars=text.bars(result, scale), links=text.read_first(result), tables=tables, summary=summary,
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,

@@ -130,8 +130,11 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
 
 
 def report_sentences(result: JsonObject, scale: Scale) -> list[str]:
-    """Return what the terminal begins with: what to read first, the headline, and the regressions by their cases."""
-    return [*filter(None, [alert(result)]), headline(result, scale), *regressions(result)]
+    """Return what the terminal shows: what to read first, the headline, the regressions by their cases, and the next step."""
+    lines = [*filter(None, [alert(result)]), headline(result, scale), *regressions(result)]
+    if steps := result["next_steps"]:
+        lines.append(f"Next step: {' '.join(steps)}")
+    return lines
 
 
 def regressions(result: JsonObject) -> list[str]:
