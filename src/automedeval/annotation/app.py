@@ -190,13 +190,13 @@ def _task_page(
 ) -> Response:
     """Return the form of the current part, filled with the draft, or after an error with the values entered."""
     sheet = forms.sheet_of(study, assignment, part)
+    fields = sheet["fields"]
     if error is None:
-        values = values_of(sheet["fields"], forms.first_content(study, assignment, part))
+        values = values_of(fields, forms.first_content(study, assignment, part))
     else:
-        values = {
-            field.name: list(request.state.form.get(field.name, [])) for field in sheet["fields"]
-        }
-    required = [field.name for field in sheet["fields"] if field.request]
+        form = request.state.form
+        values = {field.name: list(form.get(field.name, [])) for field in fields}
+    required = [field.name for field in fields if field.request]
     missing = [name for name in required if not "".join(values[name]).strip()]
     step = request.url.path.rpartition("/")[2]
     content = {

@@ -97,8 +97,8 @@ class Columns:
             nameless = [name for name in texts if NAMELESS.fullmatch(name)]
             if nameless:
                 raise fault(f"{nameless[0]!r} holds text, and the file has no name for it")
-            textless = [name for name in unknown if name not in texts]
-            textless = [name for name in textless if not NAMELESS.fullmatch(name)]
+            blank = [name for name in unknown if name not in texts]
+            textless = [name for name in blank if not NAMELESS.fullmatch(name)]
             responses, unsure = _find_responses(roles, texts, least_responses)
             doubts += unsure
         if least_responses and not responses and "answer" not in roles:

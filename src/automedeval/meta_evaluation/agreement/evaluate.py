@@ -242,10 +242,9 @@ def _choices(
             pairs = decided[judge.asked_pairs[decided]]
             chosen = np.array([majority[pair] for pair in pairs.tolist()], int)
             case = cases.panel.case_of_pair[pairs]
-            record: JsonObject = {"pairs": len(pairs)}
-            record["without_majority"] = len(votes) - len(decided)
-            record |= agreement.choice_agreement(chosen, choices[pairs], case, len(cases))
-            records.setdefault(judge.name, {})[name] = record
+            counts = {"pairs": len(pairs), "without_majority": len(votes) - len(decided)}
+            measures = agreement.choice_agreement(chosen, choices[pairs], case, len(cases))
+            records.setdefault(judge.name, {})[name] = counts | measures
     return records
 
 

@@ -53,8 +53,8 @@ def paper_table(
     people: People,
     judges: Mapping[str, JsonObject],
     main: str,
-    rationales: tuple[Rationales, Rationales] | None = None,
-    resamples: int = bootstrap.RESAMPLES,
+    rationales: tuple[Rationales, Rationales] | None,
+    resamples: int,
 ) -> JsonObject:
     """Return the table, figures as `Estimate`.
 

@@ -47,11 +47,10 @@ def harm_report(
     Raises:
         RecordError: verdicts by several rubrics, or a fault of the ratings.
     """
-    names = list(dict.fromkeys(judge.rubric_name for judge in judges))
-    if len(names) > 1:
-        who = ", ".join(judge.name for judge in judges)
-        raise RecordError(f"{who}: by {', '.join(names)}, whose degrees are not compared")
     rubrics = {judge.rubric_name: rubric_of(judge) for judge in judges}
+    if len(rubrics) > 1:
+        who = ", ".join(judge.name for judge in judges)
+        raise RecordError(f"{who}: by {', '.join(rubrics)}, whose degrees are not compared")
     if not judges:
         files = [*packaged_rubrics(), *filter(None, [rubric])]
         rubrics = {each.name: each for each in map(read_rubric, files)}

@@ -201,8 +201,9 @@ def _measure(
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    shown = (people, others, args.resamples, main, contrasts)
-    result = meta_evaluate(cases, [*judges, *baselines], *shown)
+    result = meta_evaluate(
+        cases, [*judges, *baselines], people, others, args.resamples, main, contrasts
+    )
     result["settings"] = {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     rationales = None
     if teacher is not None:
@@ -210,8 +211,9 @@ def _measure(
         result["similarity"] = estimate(similarity, cases.clusters, args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
-        tests = (main.name, rationales, args.resamples)
-        result["table2"] = paper_table(cases, rows, people, result["judges"], *tests)
+        result["table2"] = paper_table(
+            cases, rows, people, result["judges"], main.name, rationales, args.resamples
+        )
     if on_criteria := [judge for judge in judges if judge.on_criteria]:
         criteria = criteria_result(cases, on_criteria, labels)
         result["criteria"] = estimate(criteria, cases.clusters, args.resamples)
@@ -291,11 +293,8 @@ def _rating_study(
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
     again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
-    export, report = (
-        f"{annotate} --export {shlex.quote(str(ratings))}",
-        shlex.join(["automedeval", "report", *again]),
-    )
-    commands = [annotate, export, report]
+    export = f"{annotate} --export {shlex.quote(str(ratings))}"
+    commands = [annotate, export, shlex.join(["automedeval", "report", *again])]
     if study.exists():
         return {}, commands
     content = {
