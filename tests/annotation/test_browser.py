@@ -99,7 +99,8 @@ def visit(browser, store, address) -> Visit:
     ],
     ids=["wide", "telephone", "wide, no JavaScript", "telephone, no JavaScript"],
 )
-def test_every_kind_of_task(browser, store, address, screen, scripts, scheme):
+def test_every_kind_of_task(browser, store, address, screen, scripts, scheme):  # noqa: PLR0915
+    # One visit, from the first page to the last.
     visit = Visit(
         browser, address, viewport=screen, java_script_enabled=scripts, color_scheme=scheme
     )

@@ -135,25 +135,9 @@ class EndpointDouble(LocalServer):
         request |= {"query": query, "headers": headers, "came": came, "answered": None}
         with self._lock:
             self.requests.append(request)
-        if path == "/v1/models" and self.models is not None:
-            reply = self.models
-            if isinstance(reply, list):
-                made = {"object": "model", "created": time.time_ns()}
-                listed = [made | entry for entry in self.models]
-                reply = {"status": 200, "json": {"object": "list", "data": listed}}
-            self._send(handler, reply)
-            return
-        if path.startswith("/v1/models/") and isinstance(self.models, list):
-            model = unquote(path.removeprefix("/v1/models/"))
-            listed = [entry for entry in self.models if entry["id"] == model]
-            # vLLM has the list alone.
-            entry = next((entry for entry in listed if entry.get("owned_by") != "vllm"), None)
-            missing = f"The model `{model}` does not exist or you do not have access to it."
-            found = {"status": 200, "json": {"object": "model"} | entry} if entry else None
-            self._send(handler, found or error(404, missing, "model_not_found"))
-            return
-        if path != self.path:
-            self._send(handler, error(404, "no such thing"))
+        told = self._told_of_models(path)
+        if told or path != self.path:
+            self._send(handler, told or error(404, "no such thing"))
             return
         with self._lock:
             reply = self.script.pop(0) if len(self.script) > 1 else self.script[0]
@@ -170,6 +154,24 @@ class EndpointDouble(LocalServer):
             handler.close_connection = True
         else:
             self._send(handler, reply)
+
+    def _told_of_models(self, path: str) -> dict[str, Any] | None:
+        """Return the list of models, or what is told of one; None if a path asks for neither."""
+        if path == "/v1/models" and isinstance(self.models, list):
+            made = {"object": "model", "created": time.time_ns()}
+            listed = [made | entry for entry in self.models]
+            return {"status": 200, "json": {"object": "list", "data": listed}}
+        if path == "/v1/models":
+            return self.models
+        if not path.startswith("/v1/models/") or not isinstance(self.models, list):
+            return None
+        model = unquote(path.removeprefix("/v1/models/"))
+        listed = [entry for entry in self.models if entry["id"] == model]
+        # vLLM has the list alone.
+        entry = next((entry for entry in listed if entry.get("owned_by") != "vllm"), None)
+        missing = f"The model `{model}` does not exist or you do not have access to it."
+        found = {"status": 200, "json": {"object": "model"} | entry} if entry else None
+        return found or error(404, missing, "model_not_found")
 
     def _send(self, handler: BaseHTTPRequestHandler, reply: dict[str, Any]) -> None:
         content = (reply["text"] if "text" in reply else json.dumps(reply["json"])).encode()
