@@ -5,7 +5,7 @@
 
 The verdicts are of high quality; of low quality are those that failed the physicians' checks of knowledge or attribution
 ("by_physicians") and corrupted copies of high ones, at most 250 of each quality. Of them 200 train and 50 test, on other cases.
-Knowledge can be turned only where a case has a reference, or its verdict passages. The counts of all seeds are added.
+The counts of all seeds are added.
 """
 
 from collections import Counter, defaultdict

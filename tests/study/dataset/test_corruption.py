@@ -18,7 +18,7 @@ WORDS = ["rest", "water", "aspirin", "heat", "sleep", "salt", "tea", "ice"]
 def case(number: int, responses: int = 3) -> Case:
     texts = (f"Take {WORDS[(number + k) % 8]} for {number + k} days." for k in range(responses))
     shown = tuple(Response(f"m{k}", t) for k, t in enumerate(texts))
-    return Case(f"c{number}", f"What helps in case {number}?", shown, f"Sleep well. It {FACT}.")
+    return Case(f"c{number}", f"What helps in case {number}?", shown)
 
 
 def verdict(of: Case, scores: tuple[int, ...] = (5, 2, 3), **changes) -> Verdict:
@@ -47,9 +47,9 @@ GOOD = [verdict(one) for one in CASES.values()]
 def test_the_kinds_have_equal_shares():
     worse = corrupt(GOOD, CASES, seed=1)
     assert worse != corrupt(GOOD, CASES, seed=2)
-    assert Counter(each.extra["corruption"] for each in worse) == dict.fromkeys(KINDS, 8)
+    assert Counter(each.extra["corruption"] for each in worse) == dict.fromkeys(KINDS, 10)
     assert [one.case_id for one in worse] == [one.case_id for one in GOOD]
-    shares = ", ".join(f"{kind}: 8" for kind in KINDS)
+    shares = ", ".join(f"{kind}: 10" for kind in KINDS)
     assert share_line(40, worse) == f"40 verdicts → 40 corrupted ({shares}), 0 left out"
 
 
@@ -110,23 +110,6 @@ def test_a_rationale_is_cut_off_or_lacks_a_step():
             assert after.items() < before.items()
             assert len(after) == len(before) - 1
     assert min(ways[True], ways[False]) > 8
-
-
-def test_knowledge_is_turned_against_the_reference_or_the_books():
-    for good, worse in pairs("wrong_knowledge"):
-        before, after = split_steps(good.rationale), split_steps(worse.rationale)
-        (step,) = [doctor for doctor in before if before[doctor] != after[doctor]]
-        assert step > 0, "the step on the question says nothing that a book knows"
-        assert worse.scores == good.scores
-    passages = [{"query": "q", "passages": [{"text": f"Much is known. Rest {FACT}."}]}]
-    taught = [replace(each, extra={**each.extra, "knowledge": passages}) for each in GOOD]
-    for reference, given, count in (
-        ("Ask a pharmacist about it.", GOOD, 0),
-        ("Ask a pharmacist about it.", taught, 40),
-        (None, GOOD, 0),
-    ):
-        unsaid = {name: replace(case, reference=reference) for name, case in CASES.items()}
-        assert len(corrupt(given, unsaid, seed=5, kinds=["wrong_knowledge"])) == count
 
 
 def test_a_kind_that_cannot_be_passes_on():

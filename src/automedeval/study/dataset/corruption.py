@@ -1,32 +1,24 @@
 """Corrupt verdicts: low-quality examples for the quality classifier (paper, Appendix B).
 
 The paper labels faulty verdicts by hand. Where too few are labelled, corrupted ones replace them: each is a good verdict with
-one fault of a known kind, so that the classifier can be measured kind by kind.
+one fault of a known kind, so that the classifier can be measured kind by kind. Wrong knowledge is no kind: it was never learnt.
 """
 
 import itertools
 import random
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
-from automedeval.evidence.statements import sentences
 from automedeval.records import Case, Verdict
-from automedeval.records.tables import packaged
 from automedeval.rubrics.rationale import permute, split_steps, without_step
-from automedeval.study.dataset.terms import terms
 
 # By judge, or of all judges, and by the number of doctors.
 Pools = dict[tuple[str | None, int], list[Verdict]]
 Change = (
     dict[str, Any] | None
 )  # fields of the corrupted verdict; None where the fault is not possible
-SHARED_TERMS = (
-    3  # content words that a sentence shares with one of its source, to be about the same
-)
 # They belong to the original verdict.
 _NOT_COPIED = {"transcript", "knowledge", "probabilities", "unseen_probability"}
 
@@ -148,66 +140,9 @@ def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) ->
     return {"rationale": " ".join(beginning).rstrip(".!? \n")}
 
 
-def _turn_knowledge(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> Change:
-    """Turn a sentence on a response against what the reference, or a passage that the teacher was shown, says of the same."""
-    searches = verdict.extra.get("knowledge") or ()
-    passages = itertools.chain.from_iterable(search["passages"] for search in searches)
-    sources = [case.reference or "", *(passage["text"] for passage in passages)]
-    known = [terms(sentence) for sentence in _sentences(sources)]
-    rationale = verdict.rationale or ""
-    steps = split_steps(rationale)
-    steps.pop(0, None)  # it is about the question
-    stated = [sentence for sentence in _sentences(steps.values()) if _is_known(sentence, known)]
-    for sentence in rng.sample(stated, len(stated)):
-        if sentence in rationale and (contrary := _contrary(sentence, rng)):
-            return {"rationale": rationale.replace(sentence, contrary, 1)}
-    return None
-
-
-def _sentences(texts: Iterable[str]) -> Iterable[str]:
-    return itertools.chain.from_iterable(map(sentences, texts))
-
-
-def _is_known(sentence: str, known: Iterable[set[str]]) -> bool:
-    """Return whether a sentence is about the same as one of which these are the terms."""
-    words = terms(sentence)
-    return any(len(words & source) >= SHARED_TERMS for source in known)
-
-
-@cache
-def _contraries() -> list[tuple[re.Pattern, list[str], list[float]]]:
-    """Return the patterns of what can be turned, with what each is replaced by, or by what its number is multiplied."""
-    rows = packaged("study/dataset", "contraries")
-    return [
-        (re.compile(row["pattern"], re.I), row.get("replace", []), row.get("multiply", []))
-        for row in rows
-    ]
-
-
-def _contrary(text: str, rng: random.Random) -> str | None:
-    """Return a text with one place changed so that it says the contrary; None if no pattern fits."""
-    for pattern, texts, factors in rng.sample(_contraries(), len(_contraries())):
-        places = list(pattern.finditer(text))
-        if not places:
-            continue
-        place = rng.choice(places)
-        if factors:
-            number = float(place[1]) * rng.choice(factors)
-            start, end, new = *place.span(1), f"{number:.4g}" if number < 1e6 else f"{number:.0f}"
-        else:
-            start, end, new = *place.span(), place.expand(rng.choice(texts))
-        if place[0][:1].isupper():
-            new = new[:1].upper() + new[1:]
-        changed = text[:start] + new + text[end:]
-        if changed != text:
-            return changed
-    return None
-
-
 KINDS: dict[str, Callable[[Verdict, Case, Pools, random.Random], Change]] = {
     "swapped_doctors": _swap_doctors,
     "other_case": _take_another_case,
     "contradicting_scores": _reverse_scores,
     "cut_off": _cut_off,
-    "wrong_knowledge": _turn_knowledge,
 }
