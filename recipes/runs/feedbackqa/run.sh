@@ -133,7 +133,7 @@ report() { # report NAME CASES RATINGS OPTIONS VERDICTS...
     --encoder $ENCODER --output $OUTPUT/reports/$1 $4 --verdicts "${@:5}"
 }
 report left_out left_out $DATA/left_out_ratings.jsonl "$(compared C=S I=U)" $OUTPUT/verdicts/left_out
-report secondary left_out $DATA/left_out_ratings.jsonl "$(compared I=X C=O)" $OUTPUT/verdicts/left_out
+report secondary left_out $DATA/left_out_ratings.jsonl "$(compared C=B I=X C=O)" $OUTPUT/verdicts/left_out
 report mediqa mediqa "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}/mediqa_validation/ratings.jsonl" "" $OUTPUT/verdicts/mediqa
 if [[ $dry_run || -d $OUTPUT/verdicts/curve ]]; then
   report curve curve $DATA/left_out_ratings.jsonl "" $OUTPUT/verdicts/curve $OUTPUT/verdicts/left_out
