@@ -100,8 +100,9 @@ def main() -> None:
     books = args.books(encoder_args, chat_args.device) if evidence == "books" else {}
     settings = digest([VERSION, checker and checker.fingerprint, books.get("store")])
     output.mkdir(parents=True, exist_ok=True)
-    author = (checker.name if checker else NUMBERS, evidence)
-    with Log(output / "claims.jsonl", CheckedResponse, author, settings, renewed=digests) as log:
+    name = checker.name if checker else NUMBERS
+    claims = output / "claims.jsonl"
+    with Log(claims, CheckedResponse, (name, evidence), settings, renewed=digests) as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
         print_notes(log.notes(cases))
         record_run(output / "run.json", args, encoder_args, chat_args)
@@ -114,8 +115,9 @@ def main() -> None:
         )
         checked = [each for each in log.records() if each.case_id in digests]
     figures = report.measure(cases, checked)
-    facts = describe_result("check", evidence=evidence, checker=author[0])
-    facts["notes"] = [checker.note] if checker else []
+    facts = describe_result(
+        "check", evidence=evidence, checker=name, notes=[checker.note] if checker else []
+    )
     lines = [
         *report.places_in_words(report.marked_answers(cases, checked)),
         "",

@@ -149,8 +149,8 @@ def _beside_teacher(
         for run, text in texts:
             compared.append(Compared(judge.name, run, shown[0], text, references[shown]))
     record = {"rationales": len(compared), "left_out": dict(left_out), "runs": None}
-    if not compared and rationales:
-        record["reason"] = "no rationale on responses that the teacher has a rationale on"
-    elif not compared:
-        record["reason"] = "this judge gives no rationale, or no valid verdict"
+    if not compared:
+        without = "this judge gives no rationale, or no valid verdict"
+        others = "no rationale on responses that the teacher has a rationale on"
+        record["reason"] = others if rationales else without
     return compared, record

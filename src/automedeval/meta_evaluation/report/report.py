@@ -144,8 +144,8 @@ def make_report(
     scale = main.judge.scale
     result["lowest_rated"] = lowest_rated(cases, people, main)
     result["topics"] = means_by_topic(cases, main.best, scale)
-    is_rated = versions or {"people", "choices", "criteria"} & result.keys()
-    study, commands = ({}, []) if is_rated else _rating_study(args, cases, options)
+    wants_ratings = not versions and {"people", "choices", "criteria"}.isdisjoint(result)
+    study, commands = _rating_study(args, cases, options) if wants_ratings else ({}, [])
     name = Path(cases.source).stem
     if versions or name == "cases":  # a run's own file is always called so
         name = ", ".join(cases.models[:3])
@@ -342,17 +342,17 @@ def report_page(
         ]
         summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
     said = Said(
-        [text.headline(result, scale), *text.regressions(result)],
-        result["notes"],
-        text.alert(result),
-        text.answer(result),
-        [*text.further(result), *harm],
-        rate,
+        words=[text.headline(result, scale), *text.regressions(result)],
+        notes=result["notes"],
+        alert=text.alert(result),
+        facts=text.answer(result),
+        further=[*text.further(result), *harm],
+        commands=rate,
     )
+    main = result["main_judge"]["name"]
     return render_report(
         "report", title, said, bars=text.bars(result, scale), links=text.read_first(result), tables=tables, summary=summary,
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
-        standing=standing(result["models"][result["main_judge"]["name"]]),
-        main=called(result["main_judge"]["name"]), table2=table2,
+        standing=standing(result["models"][main]), main=called(main), table2=table2,
         records=records, labels=MEASURES, **grid,
     )  # fmt: skip
