@@ -157,14 +157,14 @@ class BaseJudge(ABC):
 
 def _differing(case: Case, books: Mapping[int, Sequence[Evidence]]) -> dict[str, list[dict]]:
     """Return model → the numbers that differ from the reference and the books, of the responses that could be compared."""
-    found = {}
+    marks_of = {}
     for slot, passages in books.items():
         beside = [*sources_of(case, slot, "reference"), *passages]
         text = case.responses[slot].text
         marks, unread = marked_numbers(question_text(case.question), text, beside)
         if unread is None:
-            found[case.models[slot]] = marks
-    return found
+            marks_of[case.models[slot]] = marks
+    return marks_of
 
 
 class ApartJudge(BaseJudge):

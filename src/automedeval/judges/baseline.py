@@ -66,9 +66,8 @@ class BaselineJudge(ApartJudge):
         """Yield (index, scores of all responses) of the wanted requests."""
         scores = self._score([request.case for request in prompts])
         ends = np.cumsum([len(request.case.responses) for request in prompts])
-        return (
-            (index, each) for index, each in enumerate(np.split(scores, ends[:-1])) if wanted[index]
-        )
+        by_case = np.split(scores, ends[:-1])
+        return ((index, by_case[index]) for index, want in enumerate(wanted) if want)
 
     def verdict(
         self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
 from automedeval.evidence.statements import Evidence
@@ -100,10 +101,10 @@ class Judge(BaseJudge):
         )
 
     def estimate(self, requests: Sequence[Request]) -> int:
-        rendered = [self.prompt(request) for request in requests]
-        prompts = [
-            each for some in rendered for each in (some if isinstance(some, list) else [some])
-        ]
+        prompts: list[Prompt] = []
+        for request in requests:
+            rendered = self.prompt(request)
+            prompts += rendered if isinstance(rendered, list) else [rendered]
         if self.asks:  # the longest questions that may follow each
             longest = Answer("x" * getattr(self.chat, "max_new_tokens", 0))
             prompts += [
@@ -152,14 +153,10 @@ class Judge(BaseJudge):
         case = request.case
         texts = [case.responses[index].text for index in request.slots]
         rationale = self.rationale if request.rationale is None else request.rationale
-        found = (
-            [passage for each in self.knowledge(request) for passage in each["passages"]]
-            if self.search
-            else []
-        )
-        passages = (
-            list({passage["id"]: passage for passage in found}.values()) if self.search else None
-        )
+        passages = None
+        if self.search:
+            found = chain.from_iterable(lookup["passages"] for lookup in self.knowledge(request))
+            passages = list({passage["id"]: passage for passage in found}.values())
         messages = judge_messages(rubric, case.question, texts, case.reference, rationale, passages)
         constrained = self.score_decoding == "constrained"
         parts = tuple(answer_parts(rubric, len(texts), rationale)) if constrained else None
@@ -179,29 +176,29 @@ class Judge(BaseJudge):
             (case.models[index], case.responses[index].text) for index in sorted(request.slots)
         ]
         return [
-            {"query": name, "passages": [each.to_dict() for each in self._found(text)]}
+            {"query": name, "passages": [passage.to_dict() for passage in self._found(text)]}
             for name, text in texts
         ]
 
     def _look_up(self, text: str) -> list[Any]:
         """Return the passages that are nearest to any piece of a text: an encoder reads no more than a piece of it."""
         assert self.search is not None
-        hits = [each for some in self.search(pieces(readable(text))) for each in some]
-        best = {each.id: each for each in sorted(hits, key=lambda each: each.score)}
-        return sorted(best.values(), key=lambda each: -each.score)[:PASSAGES]
+        hits = chain.from_iterable(self.search(pieces(readable(text))))
+        best = {hit.id: hit for hit in sorted(hits, key=lambda hit: hit.score)}
+        return sorted(best.values(), key=lambda hit: -hit.score)[:PASSAGES]
 
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         if self.search is None:
             return {}
-        found = {
-            each["query"]: [
-                Evidence(passage["text"], passage["book"]) for passage in each["passages"]
+        evidence = {
+            lookup["query"]: [
+                Evidence(passage["text"], passage["book"]) for passage in lookup["passages"]
             ]
-            for each in self.knowledge(request)
+            for lookup in self.knowledge(request)
         }
         models = request.case.models
         return {
-            slot: list(dict.fromkeys(found["question"] + found[models[slot]]))
+            slot: list(dict.fromkeys(evidence["question"] + evidence[models[slot]]))
             for slot in request.slots
         }
 
@@ -229,8 +226,8 @@ class Judge(BaseJudge):
                 values["expected_scores"] = by_response(means, slots, count)
         if reading.criterion_scores:
             by_name = {
-                name: list(by_response(of, slots, count))
-                for name, of in reading.criterion_scores.items()
+                name: list(by_response(scores, slots, count))
+                for name, scores in reading.criterion_scores.items()
             }
             values["criterion_scores"] = by_name
         if reading.choices:
@@ -252,7 +249,10 @@ def _expected(
     if not odds:
         criteria = (reading.criterion_scores or {}).values()
         return [round(sum(scores) / len(scores), 6) for scores in zip(*criteria)] or None
-    means = [sum(int(word) * p for word, p in each.items()) / sum(each.values()) for each in odds]
+    means = [
+        sum(int(word) * p for word, p in chances.items()) / sum(chances.values())
+        for chances in odds
+    ]
     count = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
     return [
         round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)

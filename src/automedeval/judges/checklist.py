@@ -48,12 +48,12 @@ class ChecklistJudge(Judge):
 
         `met` and `chances` are None where a criterion could not be read; `error` says why, where none could be.
         """
-        if all(each is None for each in met):
+        if all(is_met is None for is_met in met):
             return self.record(request, error or "no criterion could be read", notes, **values)
-        points = [each.points for each in request.case.criteria]
+        points = [criterion.points for criterion in request.case.criteria]
         score = checklist_score(points, met)._asdict()
-        shown = [None if chance is None else round(chance, 5) for chance in chances]
-        checklist = {"met": list(met), "met_probabilities": shown}
+        rounded = [None if chance is None else round(chance, 5) for chance in chances]
+        checklist = {"met": list(met), "met_probabilities": rounded}
         checklist |= {
             name: None if value is None else round(value, 6) for name, value in score.items()
         }
@@ -61,17 +61,20 @@ class ChecklistJudge(Judge):
 
     def prompt(self, request: Request) -> list[Prompt]:
         """Return the prompts of one response, one for each criterion."""
-        return [self.render(request, self.wording.about([each])) for each in request.case.criteria]
+        return [
+            self.render(request, self.wording.about([criterion]))
+            for criterion in request.case.criteria
+        ]
 
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
-        return [max(self.chat.overflow(each)) for each in prompts]
+        return [max(self.chat.overflow(group)) for group in prompts]
 
     def answer(
         self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]
     ) -> Iterator[tuple[int, Any]]:
         """Yield (index, answers in the order of its prompts) of each wanted response; one that failed stands for all."""
         for index, group in answer_groups(prompts, wanted, super().answer, self.chat.batched):
-            yield index, next((each for each in group if each.failed), group)
+            yield index, next((reply for reply in group if reply.failed), group)
 
     def verdict(
         self,
@@ -85,14 +88,14 @@ class ChecklistJudge(Judge):
         met: list[bool | None] = []
         chances: list[float | None] = []
         readings = []
-        for each, criterion in zip(answer, request.case.criteria, strict=True):
-            readings.append(reading := read_answer(each, self.wording.about([criterion]), 1))
+        for reply, criterion in zip(answer, request.case.criteria, strict=True):
+            readings.append(reading := read_answer(reply, self.wording.about([criterion]), 1))
             met += [choice == READINGS[0] for choice in (reading.choices or {}).values()] or [None]
-            odds = each.probabilities if reading.valid else None
+            odds = reply.probabilities if reading.valid else None
             chances.append(odds[0][self.wording.choices[READINGS[0]]] if odds else None)
         errors = [reading.error for reading in readings if not reading.valid]
         extra = (notes or {}) | (
-            {"truncated": True} if any(each.truncated for each in answer) else {}
+            {"truncated": True} if any(reply.truncated for reply in answer) else {}
         )
         extra |= {"unread": errors} if errors else {}
         rationale = (
@@ -102,9 +105,9 @@ class ChecklistJudge(Judge):
             or None
         )
         usage: Counter[str] = Counter()
-        for each in answer:
-            usage.update(each.usage and {"requests": 1} | each.usage)
+        for reply in answer:
+            usage.update(reply.usage and {"requests": 1} | reply.usage)
         return self._checklist(
             request, met, chances, extra, errors[0] if errors else None,
-            rationale=rationale, usage=dict(usage), raw="\n".join(each.text for each in answer),
+            rationale=rationale, usage=dict(usage), raw="\n".join(reply.text for reply in answer),
         )  # fmt: skip

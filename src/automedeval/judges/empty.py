@@ -28,13 +28,17 @@ def put_empty_lowest(
     low = rubric.scale[0] if rubric is not None and rubric.scale is not None else None
     if not answered and rubric is not None:
         if low is None:
-            return None, values | {"choices": {each.name: each.neutral for each in rubric.criteria}}
+            return None, values | {
+                "choices": {criterion.name: criterion.neutral for criterion in rubric.criteria}
+            }
         names = [name for name in KINDS if name in values]
         # Whether a judge of whole scores gives expected ones too is told by its answer alone.
         names = names[:1] + [name for name in names[1:] if values[name] is not None]
         values = values | {name: [None] * count for name in names}
         if rubric.scores_criteria:
-            values["criterion_scores"] = {each.name: [None] * count for each in rubric.criteria}
+            values["criterion_scores"] = {
+                criterion.name: [None] * count for criterion in rubric.criteria
+            }
     elif error is not None or not answered:
         return error, values
     values = dict(values)
@@ -64,7 +68,7 @@ def _lowered(
     if low is None:
         for index in empty:
             lows[index] = min(
-                (each for slot in [*answered, index] if (each := scores[slot]) is not None),
+                (score for slot in [*answered, index] if (score := scores[slot]) is not None),
                 default=None,
             )
     return tuple(lows.get(index, value) for index, value in enumerate(scores))

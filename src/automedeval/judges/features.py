@@ -91,10 +91,10 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     different = {text: readable(text) for text in texts}
     reads = encoder.reads(list(different.values()))
     cut = {
-        text: pieces(shown) if read else [] for (text, shown), read in zip(different.items(), reads)
+        text: pieces(words) if read else [] for (text, words), read in zip(different.items(), reads)
     }
-    every = list(dict.fromkeys(piece for parts in cut.values() for piece in parts))
-    encoded = dict(zip(every, encoder.encode_tokens(every)))
+    distinct = list(dict.fromkeys(piece for parts in cut.values() for piece in parts))
+    encoded = dict(zip(distinct, encoder.encode_tokens(distinct)))
     empty = np.empty((0, encoder.dimensions), np.float32)
     return {
         text: Text(

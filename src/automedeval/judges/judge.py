@@ -61,7 +61,7 @@ def load_judge(
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a folder or Hub id.
         options: the other arguments of `Judge`, as far as they apply.
     """
-    if unknown := options.keys() - {each.name for each in fields(Judge)}:
+    if unknown := options.keys() - {argument.name for argument in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     planner(

@@ -116,9 +116,9 @@ def judge_by_file(
     refuse_parameters(failed)
     if not written:
         return None
-    asked, said, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
+    source, target, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
     return failures_note(failed) + (
-        f"{len(written)} requests to answer in {file}: vllm run-batch -i {asked} -o {said} --model MODEL "
+        f"{len(written)} requests to answer in {file}: vllm run-batch -i {source} -o {target} --model MODEL "
         f"--served-model-name {model}; then the same command"
     )
 
@@ -147,18 +147,17 @@ def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict])
         raise RecordError(
             f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again"
         )
-    if verdicts and not any(each.valid for each in verdicts):
+    if verdicts and not any(verdict.valid for verdict in verdicts):
         raise RecordError(f"{file}: no verdict is valid, so that there is nothing to report")
 
 
 def first_unread(verdicts: Iterable[Verdict]) -> list[str]:
     """Return the first answer that cannot be read, in full, below a line that says why; nothing if there is none."""
-    first = next((each for each in verdicts if not each.valid and each.raw.strip()), None)
-    return (
-        [f"the answer on case {first.case_id}, which cannot be read ({first.error}):", first.raw]
-        if first
-        else []
-    )
+    for verdict in verdicts:
+        if not verdict.valid and verdict.raw.strip():
+            why = f"the answer on case {verdict.case_id}, which cannot be read ({verdict.error}):"
+            return [why, verdict.raw]
+    return []
 
 
 def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:

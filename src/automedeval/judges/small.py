@@ -140,18 +140,18 @@ class SmallJudge(ApartJudge):
         cases = [shown(prompt) for prompt in prompts]
         by_length = sorted(
             range(len(cases)),
-            key=lambda index: sum(len(each.text) for each in cases[index].responses),
+            key=lambda index: sum(len(response.text) for response in cases[index].responses),
         )
         # The first one alone, so that a first verdict is there soon.
         starts = [0, *range(1, len(by_length), CHUNK), len(by_length)]
-        for some in (by_length[start:end] for start, end in pairwise(starts)):
-            if any(wanted[index] for index in some):
-                read = [cases[index] for index in some]
+        for window in (by_length[start:end] for start, end in pairwise(starts)):
+            if any(wanted[index] for index in window):
+                read = [cases[index] for index in window]
                 features = read_responses(read, self.encoder, self.pair_reader)
                 ends = np.cumsum([len(case.responses) for case in read])
-                for index, found in zip(some, np.split(features, ends[:-1])):
+                for index, of_case in zip(window, np.split(features, ends[:-1])):
                     if wanted[index]:
-                        yield index, found
+                        yield index, of_case
 
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         if self.search is None:
@@ -179,9 +179,8 @@ class SmallJudge(ApartJudge):
             "reference" in self.scales
             and not np.isnan(answer[:, FEATURES.index("reference")]).all()
         )
-        added: dict[str, Any] = {"reads_reference": True} if beside else {}
+        added = ({"reads_reference": True} if beside else {}) | {"composed": True}
         case = shown(request)
-        added["composed"] = True
         verdict = self.record(request, None, added | (notes or {}), expected_scores=expected)
         final = [(verdict.expected_scores or expected)[slot] for slot in request.slots]
         return replace(verdict, rationale=compose(case, answer, final, (low, high)))

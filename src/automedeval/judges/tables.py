@@ -79,19 +79,19 @@ class Verdicts(list[Verdict]):
                     "valid": verdict.valid,
                     "empty": models[index] in verdict.empty,
                 }
-                said = {"rationale": verdict.rationale, "error": verdict.error}
-                table.append(about | _scores(verdict, index) | said)
+                words = {"rationale": verdict.rationale, "error": verdict.error}
+                table.append(about | _scores(verdict, index) | words)
         return pandas.DataFrame(table)
 
 
 def _shown(verdict: Verdict, case: Case | None, index: int) -> dict[str, Any]:
     """Return the row, the question and the answer that a verdict is on, as far as they are known."""
-    shown = {name: verdict.extra.get(name) for name in ("row", "question")}
+    facts = {name: verdict.extra.get(name) for name in ("row", "question")}
     if case is not None:
-        row = case.row_of(index) or shown["row"]
+        row = case.row_of(index) or facts["row"]
         answer = case.responses[index].text
-        shown = {"row": row, "question": question_text(case.question), "answer": answer}
-    return {name: told for name, told in shown.items() if told is not None}
+        facts = {"row": row, "question": question_text(case.question), "answer": answer}
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def _scores(verdict: Verdict, index: int) -> dict[str, Any]:
