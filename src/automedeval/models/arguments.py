@@ -120,7 +120,9 @@ class ChatArguments:
     def _shared(self, kind: type) -> dict[str, Any]:
         """Return the arguments that a chat of this kind has a field for."""
         return {
-            each.name: getattr(self, each.name) for each in fields(kind) if hasattr(self, each.name)
+            argument.name: getattr(self, argument.name)
+            for argument in fields(kind)
+            if hasattr(self, argument.name)
         }
 
 
@@ -188,10 +190,10 @@ def next_command(
     The options of the dataclasses `takes` are carried over where the run did not leave them at their defaults. Of the further
     ones a list has several values, and None, "" and [] are left out.
     """
-    for each in chain.from_iterable(map(fields, takes)):
-        value = run.get(each.name, each.default)
-        if each.init and value != each.default:
-            options.setdefault(each.name, value)
+    for argument in chain.from_iterable(map(fields, takes)):
+        value = run.get(argument.name, argument.default)
+        if argument.init and value != argument.default:
+            options.setdefault(argument.name, value)
     if run.get("offline"):
         options["offline"] = True
     words = ["automedeval", command]

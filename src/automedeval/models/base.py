@@ -138,11 +138,10 @@ class Answer:
         cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = ""
     ) -> "Answer":
         """Return the answer that chooses the likeliest value of each slot; an error where its odds are not finite."""
-        if any(chance != chance for each in odds for chance in each.values()):
+        if any(chance != chance for chances in odds for chance in chances.values()):
             return cls(error=NOT_FINITE, usage=usage)
-        return cls(
-            text, tuple(max(each, key=each.__getitem__) for each in odds), tuple(odds), usage=usage
-        )
+        likeliest = tuple(max(chances, key=chances.__getitem__) for chances in odds)
+        return cls(text, likeliest, tuple(odds), usage=usage)
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.
@@ -201,7 +200,9 @@ class Chat(ABC):
     def estimate(self, prompts: Sequence[Prompt]) -> int:
         """Return about how many tokens the prompts take: one has about four bytes, and a message's role takes four."""
         return sum(
-            len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in prompt.messages
+            len(message["content"].encode()) // 4 + 4
+            for prompt in prompts
+            for message in prompt.messages
         )
 
     @abstractmethod
@@ -239,11 +240,11 @@ def answer_groups(
     `answer` yields (index, answer) of the wanted ones among prompts, in any order. `apart`: one group after another, since a
     checkpoint computes once what the prompts of a group begin with.
     """
-    for some in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
-        owners = [index for index in some for _ in groups[index]]
-        got: dict[int, dict[int, Any]] = {index: {} for index in some}
-        every = [prompt for index in some for prompt in groups[index]]
-        for place, value in answer(every, [wanted[owner] for owner in owners]):
+    for batch in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
+        owners = [index for index in batch for _ in groups[index]]
+        got: dict[int, dict[int, Any]] = {index: {} for index in batch}
+        asked = [prompt for index in batch for prompt in groups[index]]
+        for place, value in answer(asked, [wanted[owner] for owner in owners]):
             got[owner := owners[place]][place] = value
             if len(got[owner]) == len(groups[owner]):
                 yield owner, [value for _, value in sorted(got.pop(owner).items())]

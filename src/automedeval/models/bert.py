@@ -33,7 +33,7 @@ class Bert:
         if adapter is not None:
             _merge(weights, adapter)
         self._weights = {
-            name: each.to(self.device, torch.float32) for name, each in weights.items()
+            name: weight.to(self.device, torch.float32) for name, weight in weights.items()
         }
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.no_padding()
@@ -68,10 +68,12 @@ class Bert:
         With `first` only the first token's vectors are computed of the last layer: [texts, 1, dimensions].
         """
         encodings = self.tokenizer.encode_batch(list(texts))
-        longest = max(len(each) for each in encodings)
-        for each in encodings:
-            each.pad(longest)
-        rows = [[each.ids, each.type_ids, each.attention_mask] for each in encodings]
+        longest = max(map(len, encodings))
+        for encoding in encodings:
+            encoding.pad(longest)
+        rows = [
+            [encoding.ids, encoding.type_ids, encoding.attention_mask] for encoding in encodings
+        ]
         ids, types, mask = torch.tensor(rows, device=self.device).unbind(1)
         words, positions, kinds = (
             self._weights[f"embeddings.{name}_embeddings.weight"]
@@ -114,10 +116,10 @@ def _merge(weights: dict[str, torch.Tensor], adapter: Path) -> None:
     """Add the low-rank matrices of an adapter to the weights (Hu et al. 2022), and put its head beside them."""
     config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     added = load_file(adapter / "adapter_model.safetensors")
-    for name, each in added.items():
+    for name, matrix in added.items():
         place = name.removeprefix("base_model.model.").removeprefix("bert.")
         if place.startswith("classifier."):
-            weights[place] = each
+            weights[place] = matrix
         elif place.endswith("lora_B.weight"):
-            change = each @ added[name.replace("lora_B", "lora_A")]
+            change = matrix @ added[name.replace("lora_B", "lora_A")]
             weights[place.replace("lora_B.", "")] += change * (config["lora_alpha"] / config["r"])

@@ -55,14 +55,14 @@ class LocalDecisions(LocalChat):
         """Return the question of each slot of a prompt, as the pipeline asks it; RecordError if its state is not shown."""
         if self._is_blind:
             raise RecordError(f"{self.folder / DECISION}: {NO_STATE}")
-        state = "\n\n".join(each["content"] for each in prompt.messages)
+        state = "\n\n".join(message["content"] for message in prompt.messages)
         return [self._question(state, slot) for slot in prompt.slots]
 
     @cached_property
     def _is_blind(self) -> bool:
         """Whether the template shows nothing of a state that is a text."""
-        one, other = (self._question(state, Slot("", ("Yes", "No"))) for state in "01")
-        return one == other
+        first, second = (self._question(state, Slot("", ("Yes", "No"))) for state in "01")
+        return first == second
 
     def _question(self, state: str, slot: Slot) -> Asked:
         question: Any = {"type": "choice", "instructions": instructions(slot.name)}
@@ -89,12 +89,14 @@ class LocalDecisions(LocalChat):
             return
         asked = [self._asked(prompt) for prompt in prompts]
         for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
-            told = [dict(zip(slot.values, each)) for slot, each in zip(prompts[index].slots, odds)]
+            chances = [
+                dict(zip(slot.values, shares)) for slot, shares in zip(prompts[index].slots, odds)
+            ]
             usage = {
                 "prompt_tokens": sum(len(ids) for ids, _ in asked[index]),
                 "completion_tokens": 0,
             }
-            yield index, Answer.of_odds(told, usage)
+            yield index, Answer.of_odds(chances, usage)
 
     def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, probabilities of its labels) of the wanted questions."""

@@ -43,11 +43,9 @@ class DecisionChat(OpenAIChat):
             for slot in prompt.slots
         ]
         messages: Any = sent(prompt)
-        for each in messages:
-            if (
-                each["role"] == "assistant"
-            ):  # decisions take what the model itself has said in parts
-                each["content"] = [{"type": "output_text", "text": each["content"]}]
+        for message in messages:
+            if message["role"] == "assistant":  # what the model itself has said is taken in parts
+                message["content"] = [{"type": "output_text", "text": message["content"]}]
         return {"model": self.model, "input": messages, "questions": questions}
 
     def send(self, body: dict[str, Any]) -> bytes:
@@ -67,38 +65,41 @@ class DecisionChat(OpenAIChat):
         return self._systemone(body)
 
     def _systemone(self, body: dict[str, Any]) -> bytes:
-        contents = [each["content"] for each in body["input"]]
-        state = "\n\n".join(each if isinstance(each, str) else each[0]["text"] for each in contents)
+        contents = [message["content"] for message in body["input"]]
+        state = "\n\n".join(
+            content if isinstance(content, str) else content[0]["text"] for content in contents
+        )
         questions = {
-            str(number): {"type": "choice", "instructions": each["instructions"]}
-            | {"criteria": {choice["value"]: "" for choice in each["choices"]}}
-            for number, each in enumerate(body["questions"])
+            str(number): {"type": "choice", "instructions": question["instructions"]}
+            | {"criteria": {choice["value"]: "" for choice in question["choices"]}}
+            for number, question in enumerate(body["questions"])
         }
         asked = {"model": body["model"], "state": state, "questions": questions}
         return json.dumps(self.client.post("/systemone", body=asked, cast_to=object)).encode()
 
     def read(self, completion: Mapping[str, Any], body: Mapping[str, Any]) -> Answer:
         """Return the likeliest option of each question with all probabilities; an error if one is refused or has none."""
-        said, usage = completion["answers"], completion.get("usage") or {}
-        told = (
+        answers, usage = completion["answers"], completion.get("usage") or {}
+        counts = (
             ("prompt_tokens", usage.get("input_tokens")),
             ("completion_tokens", usage.get("output_tokens")),
         )
-        tokens = {name: count for name, count in told if isinstance(count, int)}
-        if isinstance(said, Mapping):
-            said = [said[str(number)] for number in range(len(said))]
-        asked = [[each["value"] for each in question["choices"]] for question in body["questions"]]
+        tokens = {name: count for name, count in counts if isinstance(count, int)}
+        if isinstance(answers, Mapping):
+            answers = [answers[str(number)] for number in range(len(answers))]
+        asked = [
+            [choice["value"] for choice in question["choices"]] for question in body["questions"]
+        ]
         odds = []
-        if len(said) != len(asked):
-            return Answer(
-                error=f"{len(said)} answers to {len(asked)} questions", refused=True, usage=tokens
-            )
-        for options, answer in zip(asked, said):
+        if len(answers) != len(asked):
+            error = f"{len(answers)} answers to {len(asked)} questions"
+            return Answer(error=error, refused=True, usage=tokens)
+        for options, answer in zip(asked, answers):
             if answer["type"] == "refusal":
                 return Answer(error=REFUSED, refused=True, usage=tokens)
             pairs = answer["probabilities"]
             if not isinstance(pairs, Mapping):
-                pairs = [(each["value"], each["probability"]) for each in pairs]
+                pairs = [(choice["value"], choice["probability"]) for choice in pairs]
             chances = dict(pairs)
             known = sorted(chances) == sorted(options) and len(pairs) == len(options)
             if not (

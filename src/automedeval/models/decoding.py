@@ -80,7 +80,7 @@ class Prefix:
         rows.start([tokens], len(tokens))
         return cls(
             tokens,
-            [(each.keys, each.values) if each.is_initialized else None for each in rows.layers],
+            [(layer.keys, layer.values) if layer.is_initialized else None for layer in rows.layers],
         )
 
 
@@ -222,9 +222,9 @@ class Rows:
                 states[row, :, begin : self.length] = states[last, :, begin : self.length]
                 states[last, :, begin : self.length] = part
             members: tuple[list, ...] = (self.tokens, self.begins, self.chance)
-            for each in members:
-                if each:
-                    each[row], each[last] = each[last], each[row]
+            for values in members:
+                if values:
+                    values[row], values[last] = values[last], values[row]
         self.active = last
         return last
 

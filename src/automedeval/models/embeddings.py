@@ -190,7 +190,7 @@ def plain_window(folder: Path) -> int | None:
         network, modules, pooling, text, words, tokenizer = (
             json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names
         )
-        kinds = [each["type"].rpartition(".")[2] for each in modules]
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
         plain = (
             (network["model_type"], network["hidden_act"]) == ("bert", "gelu")
             and network.get("position_embedding_type", "absolute") == "absolute"

@@ -78,7 +78,7 @@ def batch_room(outline, device: str) -> int:
     room, most = 2 * 2**30, ROOM_ON_CPU
     if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        weights = sum(each.numel() * each.itemsize for each in outline.parameters())
+        weights = sum(parameter.nbytes for parameter in outline.parameters())
         room = max(room, int((total if free > 0.9 * total else free) - weights) // 2)
         most = ROOM_ON_GPU
     return max(2048, min(most, room // token))
@@ -426,7 +426,7 @@ class LocalChat(Chat):
             if not free.stop or not final.search(self._piece(tokens[-1])):
                 return False
             # A quote at the beginning may have been escaped by a token that is not shown.
-            before, text = (self._decode(some) for some in (tokens[:-1], tokens))
+            before, text = (self._decode(part) for part in (tokens[:-1], tokens))
             ahead = lead if whole else ""
             return any(
                 match.end() > len(ahead + before) for match in pattern.finditer(ahead + text)

@@ -93,8 +93,8 @@ def load_network(folder: Path, outline, device: str):
         device_map=None if device == "cpu" else {"": device},
         output_loading_info=True,
     )
-    network, found = loaded
-    if missing := found["missing_keys"]:  # they would be random
+    network, report = loaded
+    if missing := report["missing_keys"]:  # they would be random
         raise RecordError(f"{folder}: {len(missing)} weights are missing, such as {min(missing)}")
     if base != folder:
         from peft import PeftModel  # only adapters need it
@@ -142,9 +142,9 @@ def longest_in_batch(model) -> float:
         *(value for value in rope.values() if isinstance(value, dict)),
     ]  # one, or one per kind of layer
     limits = [
-        each["original_max_position_embeddings"]
-        for each in ropes
-        if each.get("rope_type") == "longrope"
+        settings["original_max_position_embeddings"]
+        for settings in ropes
+        if settings.get("rope_type") == "longrope"
     ]
     if getattr(config, "attn_temperature_tuning", False):
         limits.append(config.floor_scale - 1)

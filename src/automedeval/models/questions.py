@@ -46,7 +46,8 @@ class Question:
     options: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not 2 <= len({each.casefold() for each in self.options}) == len(self.options) <= MOST:
+        different = {option.casefold() for option in self.options}
+        if not 2 <= len(different) == len(self.options) <= MOST:
             raise RecordError(
                 f"question {self.name}: {len(self.options)} options; it takes 2 to {MOST} different ones"
             )
@@ -81,12 +82,12 @@ class Question:
             rf"(?:[.,]0+)?(?:\s?/\s?{self.options[-1]})?" if self.options[-1].isdecimal() else ""
         )  # "4.0", "4/5"
         form = rf"{_MARKS}(?:[-•]\s)?{_MARKS}{_LABEL}{_MARKS}({words}){scale}{_MARKS}[.!]?{_MARKS}"
-        said = re.fullmatch(form, text, re.I)
-        return (
-            next(each for each in self.options if each.casefold() == said[1].casefold())
-            if said
-            else None
-        )
+        match = re.fullmatch(form, text, re.I)
+        if match:
+            return next(
+                option for option in self.options if option.casefold() == match[1].casefold()
+            )
+        return None
 
     def _likeliest(self, odds: dict[str, float]) -> Judgement:
         return Judgement(max(self.options, key=odds.__getitem__), odds)
@@ -104,8 +105,12 @@ class Question:
         first = next(own, ()) if at >= 0 else ()
         odds = dict.fromkeys(self.options, 0.0)
         for piece, chance in first:
-            said = re.sub(r"\W", "", piece.decode(errors="replace")).casefold()
-            begun = [each for each in self.options if said and each.casefold().startswith(said)]
+            written = re.sub(r"\W", "", piece.decode(errors="replace")).casefold()
+            begun = [
+                option
+                for option in self.options
+                if written and option.casefold().startswith(written)
+            ]
             if len(begun) == 1:
                 odds[begun[0]] += chance
             elif begun:  # "1" of "10"
@@ -127,6 +132,8 @@ def instructions(slot: str) -> str:
 def read_questions(room: str) -> dict[str, Question]:
     """Return the questions of a room by their keys, each named by its key and its version."""
     return {
-        key: Question(f"{key}@{each['version']}", each["wording"].strip(), tuple(each["options"]))
-        for key, each in packaged(room, "questions").items()
+        key: Question(
+            f"{key}@{question['version']}", question["wording"].strip(), tuple(question["options"])
+        )
+        for key, question in packaged(room, "questions").items()
     }
