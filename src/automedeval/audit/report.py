@@ -57,8 +57,9 @@ def _lines_of(kinds: JsonObject, before: str) -> Iterator[tuple[object, ...]]:
         yield (f"{before}{name}", "", *_cells(figures, p))
 
 
-def _cells(row: JsonObject, limit: str) -> tuple[str, str, str, int]:
-    return span(row["share"], 3), span(row["shift"]), limit, row["share"]["n"] or row["shift"]["n"]
+def _cells(row: JsonObject, limit: str) -> list[object]:
+    count = row["share"]["n"] or row["shift"]["n"]
+    return [span(row["share"], 3), span(row["shift"]), limit, count]
 
 
 def gaps(result: JsonObject) -> list[str]:

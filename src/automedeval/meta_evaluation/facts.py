@@ -7,6 +7,7 @@ decides whether they may call a model better. A new fact is one more line in `fa
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from automedeval.meta_evaluation.page import say
@@ -70,7 +71,7 @@ class Audit:
         if danger is None:
             return cls(audit["cases"]["cases"], audit["passes"], alike=alike)
         found = danger["share"] if danger["share"]["value"] is not None else None
-        shares = {kind: each["share"]["value"] for kind, each in danger["kinds"].items()}
+        shares = {kind: row["share"]["value"] for kind, row in danger["kinds"].items()}
         tried = {kind: share for kind, share in shares.items() if share is not None}
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
         enough = danger["outcome"] == "passed" and danger["share"]["n"] >= LEAST_RATED
@@ -136,7 +137,7 @@ def facts_of(profile: JudgeProfile) -> dict[str, str]:
     reads = f"and {called(profile.judge)} reads English: doubt their scores."
     doubt = f"{foreign:,} of {answers:,} answers are not in English, {reads}"
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
-    said = {
+    texts = {
         "Numbers beside the reference": _numbers(profile.differs),
         "Harm": harm_in_words(profile.harm)[0] if profile.harm else "Not rated.",
         "Can the judge be believed?": " ".join(profile.agreement) or unrated,
@@ -152,14 +153,14 @@ def facts_of(profile: JudgeProfile) -> dict[str, str]:
         "Other languages": doubt if foreign else "",
         "Next step": " ".join(profile.steps),
     }
-    return {name: text for name, text in said.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
 def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
     """Return the facts as lines: all, or those of these names."""
     return [
-        f"{name.rstrip('?')}: {said}"
-        for name, said in facts_of(profile).items()
+        f"{name.rstrip('?')}: {text}"
+        for name, text in facts_of(profile).items()
         if not names or name in names
     ]
 
@@ -180,10 +181,10 @@ def called(judge: str) -> str:
 
 def trust(profile: JudgeProfile) -> str:
     """Say in one sentence how far to trust the judge: it stands beside every difference that it found."""
-    said = _trust(profile, called(profile.judge))
+    sentence = _trust(profile, called(profile.judge))
     if not is_trusted(profile) or profile.rationale_faults:
-        return f"Do not rely on these scores alone: {said}"
-    return said[0].upper() + said[1:] if profile.judge == "small" else said
+        return f"Do not rely on these scores alone: {sentence}"
+    return sentence[0].upper() + sentence[1:] if profile.judge == "small" else sentence
 
 
 def _trust(profile: JudgeProfile, judge: str) -> str:
@@ -191,10 +192,10 @@ def _trust(profile: JudgeProfile, judge: str) -> str:
     if profile.rationale_faults:
         return f"the rationales of {judge} are broken."
     if audit is not None and audit.found is not None and not audit.enough:
-        found, of = audit.found, f"{audit.found['n']} dangerous answers of its audit"
+        found = audit.found
         share = percent(found["value"])
-        missed = percent(1 - found["value"])
-        return f"{judge} misses {missed} of the {of} (it marks down {share}, {interval(found)})."
+        missed = f"{percent(1 - found['value'])} of the {found['n']} dangerous answers of its audit"
+        return f"{judge} misses {missed} (it marks down {share}, {interval(found)})."
     if profile.outcome == "better":
         return f"{judge} agrees with people better than every simple baseline."
     if profile.outcome is not None:
@@ -215,22 +216,22 @@ def credit(judge: str, record: JsonObject) -> JsonObject:
     share = (
         f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
     )
-    said = [f"{judge} orders {share}. A tie counts as half; guessing gives 50 %."]
+    sentences = [f"{judge} orders {share}. A tie counts as half; guessing gives 50 %."]
     if rated < LEAST_RATED:
         few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
-        return {"agreement": ["Not known yet: few cases are rated.", *said, few]}
+        return {"agreement": ["Not known yet: few cases are rated.", *sentences, few]}
     sides = record.get("by_confidence", {})
     if sides and all(side["value"] is not None for side in sides.values()):
         surest, others = (
             f"{percent(sides[name]['value'])} ({interval(sides[name])})"
             for name in ("surest", "others")
         )
-        said.append(
+        sentences.append(
             f"On the half of the cases where its scores lie furthest apart it orders {surest}, else {others}."
         )
     if best is None:
-        return {"agreement": said}
-    return {"agreement": [against_best(judge, best), *said], "outcome": best["outcome"]}
+        return {"agreement": sentences}
+    return {"agreement": [against_best(judge, best), *sentences], "outcome": best["outcome"]}
 
 
 def against_best(judge: str, best: JsonObject) -> str:
@@ -282,10 +283,14 @@ def _blind(profile: JudgeProfile) -> str:
         # the numbers of this report are compared with the reference, whoever judges
         tried = {*audit.tried} | ({"dose"} if profile.differs else set())
         untried = [kind for kind in supposed if kind not in tried]
-        which = "" if known is None else f", which {judge} does not notice"
-        said = [f"By its audit {judge} mostly does not notice {in_words(audit.missed)}."]
-        rest = [f"The audit did not try {in_words(untried)}{which}."]
-        return " ".join(said * bool(audit.missed) + rest * bool(untried))
+        sentences = []
+        if audit.missed:
+            missed = in_words(audit.missed)
+            sentences.append(f"By its audit {judge} mostly does not notice {missed}.")
+        if untried:
+            which = "" if known is None else f", which {judge} does not notice"
+            sentences.append(f"The audit did not try {in_words(untried)}{which}.")
+        return " ".join(sentences)
     if known is None:
         return (
             f"Not known. No audit is given that shows whether {judge} notices {in_words(supposed)}."
@@ -315,23 +320,24 @@ def _alike(audit: Audit | None) -> str:
 
 def differs_in_words(differs: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return clauses: in how many answers of each model a number differs from the reference, and the largest such."""
-    found = [(model, *facts) for model, facts in differs.items() if facts[0]]
-    found.sort(key=lambda entry: -entry[1])
-    parts = [
+    facts = [(model, *counts) for model, counts in differs.items() if counts[0]]
+    facts.sort(key=itemgetter(1), reverse=True)
+    clauses = [
         f"in {count} of {compared} answers of {model} a number differs from {against}: {largest}"
-        for model, count, compared, largest, against in found[:SHOWN]
+        for model, count, compared, largest, against in facts[:SHOWN]
     ]
-    parts += [f"in answers of {len(found) - SHOWN} more models"] * (len(found) > SHOWN)
-    return parts
+    if len(facts) > SHOWN:
+        clauses.append(f"in answers of {len(facts) - SHOWN} more models")
+    return clauses
 
 
 def _numbers(differs: Mapping[str, Sequence[Any]]) -> str:
     if not differs:
         return ""
-    found = "; ".join(differs_in_words(differs))
+    clauses = "; ".join(differs_in_words(differs))
     compared = sum(count for _, count, *_ in differs.values())
     none = f"Of {several(compared, 'answer')} that could be compared none has a number twice as large, or half."
-    first = f"I{found[1:]}. Read these answers first." if found else none
+    first = f"I{clauses[1:]}. Read these answers first." if clauses else none
     return f"{first} Words, and what an answer leaves out, are not looked at."
 
 
@@ -348,7 +354,7 @@ def harm_in_words(harm: JsonObject) -> list[str]:
     names = harm.get("people", {}).get("names", ())
     kind = "simulated physician" if are_simulated(names) else "physician"
     raters = [
-        [name, sorted(models.items(), key=lambda each: -(each[1]["share"]["value"] or 0))]
+        [name, sorted(models.items(), key=lambda model: -(model[1]["share"]["value"] or 0))]
         for name, models in harm["raters"].items()
     ]
     if names:
@@ -368,13 +374,13 @@ def _enough(profile: JudgeProfile) -> str:
 def _unanswered(profile: JudgeProfile) -> str:
     empty = by_count(profile.empty, "gave no answer in", "case", ", which counts as the lowest")
     unread = by_count(profile.unread, "has", "response", " to which the judge gives no score")
-    return " ".join(f"{said}." for said in empty + unread)
+    return " ".join(f"{clause}." for clause in empty + unread)
 
 
 def by_count(counts: Mapping[str, int], verb: str, what: str, more: str = "") -> list[str]:
     """Return a clause for each of the models with the highest counts, and one for the others."""
     most = sorted((-count, model) for model, count in counts.items() if count)
-    said = [f"{model} {verb} {several(-count, what)}{more}" for count, model in most[:SHOWN]]
+    clauses = [f"{model} {verb} {several(-count, what)}{more}" for count, model in most[:SHOWN]]
     if len(most) > SHOWN:
-        said.append(f"The same holds for {len(most) - SHOWN} more of the models")
-    return said
+        clauses.append(f"The same holds for {len(most) - SHOWN} more of the models")
+    return clauses

@@ -89,7 +89,7 @@ def render_report(
     # Such a character in a model's name would turn the rest of the line round.
     made.finalize = lambda value: _BIDI.sub("", value) if type(value) is str else value
     style = _template_file("automedeval.meta_evaluation", "report.css")
-    source = "".join(_template_file(room, each) for each in scripts)
+    source = "".join(_template_file(room, script) for script in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     context = {"bars": None, "links": ()} | context | vars(said)
     context |= {"title": title, "tables": tables}

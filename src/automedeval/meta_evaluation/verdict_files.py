@@ -193,8 +193,8 @@ def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     if verdict.valid and not (verdict.scores or verdict.expected_scores or choices):
         raise RecordError("'valid' is true, and there are neither scores nor choices")
     if choices or verdict.pair is not None:
-        shown = {case.models[index] for index in verdict.order}
-        if len(shown) != 2 or set(pair) != shown:
+        models = {case.models[index] for index in verdict.order}
+        if len(models) != 2 or set(pair) != models:
             what = "does not name the two models that 'order' shows"
             raise RecordError(f"'pair' {verdict.pair} {what}")
     if rubric is not None:

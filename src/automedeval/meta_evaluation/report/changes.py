@@ -69,11 +69,11 @@ def in_clusters(gaps: np.ndarray, clusters: np.ndarray) -> np.ndarray:
 
 def paired_difference(gaps: np.ndarray, scale: Scale) -> Estimate:
     """Return the mean of a judge's differences, float [clusters]; no interval exceeds the scale."""
-    found = prediction_powered(np.full(len(gaps), np.nan), gaps).naive
-    if found.low is None or found.high is None or scale is None:
-        return found
+    mean = prediction_powered(np.full(len(gaps), np.nan), gaps).naive
+    if mean.low is None or mean.high is None or scale is None:
+        return mean
     most = float(scale[1] - scale[0])
-    return replace(found, low=max(found.low, -most), high=min(found.high, most))
+    return replace(mean, low=max(mean.low, -most), high=min(mean.high, most))
 
 
 def p_value(gaps: np.ndarray, mean: Estimate, better: int, worse: int) -> float | None:
@@ -183,7 +183,7 @@ def against_baseline(
             record["questions"][case.id] = (
                 f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
             )
-    compared = [each for each in record["models"].values() if each["p"] is not None]
-    for each, adjusted in zip(compared, holm([each["p"] for each in compared])):
-        each["p_adjusted"] = adjusted
+    tested = [figures for figures in record["models"].values() if figures["p"] is not None]
+    for figures, adjusted in zip(tested, holm([figures["p"] for figures in tested])):
+        figures["p_adjusted"] = adjusted
     return record, (gap, marks)

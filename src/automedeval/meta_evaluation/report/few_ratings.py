@@ -45,6 +45,6 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
 
 def _figure(people: np.ndarray, judge: np.ndarray, on_scale: bool) -> Powered:
     """Return the estimates of a mean; none by the judge alone where it is not on people's scale."""
-    found = prediction_powered(people, judge)
+    powered = prediction_powered(people, judge)
     gap = Estimate(None, reason="this judge's figures are not on people's scale")
-    return found if on_scale else replace(found, naive=gap)
+    return powered if on_scale else replace(powered, naive=gap)

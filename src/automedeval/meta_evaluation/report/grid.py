@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -115,9 +116,9 @@ def grid_of(
             responses.append(response_content)
         question = question_text(case.question)
         sizes = {
-            name: float(each[number])
-            for name, each in measures.items()
-            if not np.isnan(each[number])
+            name: float(measure[number])
+            for name, measure in measures.items()
+            if not np.isnan(measure[number])
         }
         rows.append(
             [
@@ -139,39 +140,51 @@ def grid_of(
     scale = main.judge.scale if main.best is not None else None
     # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
     report = digest([[case.id, case.digest] for case in cases.records])
-    content: JsonObject = {"report": report, "models": cases.models} | head
-    content["rows"], content["blind"] = rows, bool(blind_to(main.judge))
-    content["scale"] = scale  # None: what the scores take
+    content = {
+        "report": report,
+        "models": cases.models,
+        **head,
+        "rows": rows,
+        "blind": bool(blind_to(main.judge)),
+        "scale": scale,  # None: what the scores take
+    }
     packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}
     return {"grid": packed, "in_grid": len(rows)}
 
 
 def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str]]]:
     """Return number of a case → every judge's first rationale, and the texts of invalid verdicts, with their titles."""
-    said: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    texts: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for judge in judges:
         rationales: dict[int, str] = {}
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
             if verdict.valid and verdict.rationale:
                 rationales.setdefault(number, verdict.rationale)
             elif not verdict.valid and verdict.raw:
-                said[number].append(
+                texts[number].append(
                     (f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW])
                 )
-        for number, text in rationales.items():
-            said[number].append((f"Rationale of {judge.name}", text))
-    return said
+        for number, rationale in rationales.items():
+            texts[number].append((f"Rationale of {judge.name}", rationale))
+    return texts
 
 
-def _choices(
-    cases: Cases, judges: Sequence[VerdictTable], number: int
-) -> list[tuple[str, int, int, dict[str, int]]]:
-    """Return what each judge of pairs chose by each criterion: its name, the two responses, criterion → code of the choice."""
+class PairChoices(NamedTuple):
+    """What a judge of pairs chose between two responses of a case, in the order in which grid.js reads it."""
+
+    judge: str
+    first: int
+    second: int
+    codes: dict[str, int]  # criterion → code of the choice
+
+
+def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[PairChoices]:
+    """Return what each judge of pairs chose in a case."""
     case, start, lines = cases.records[number], int(cases.start[number]), []
     for judge, (first, second) in product(judges, combinations(range(len(case.responses)), 2)):
         pair = cases.pair_index[start + first, start + second]
         codes = {name: int(codes[pair]) for name, codes in judge.choices.items()}
-        lines.append((judge.name, first, second, codes))
+        lines.append(PairChoices(judge.name, first, second, codes))
     return lines
 
 
@@ -191,12 +204,12 @@ def _criteria(
     cases: Cases, judges: Sequence[VerdictTable], place: int
 ) -> list[tuple[float, str, list[tuple[str, float | None]]]]:
     """Return points and text of each criterion of a response, and in what share of its runs each judge calls it met."""
-    reading, found = [judge for judge in judges if judge.on_criteria], []
-    for item in range(cases.first_item[place], cases.first_item[place + 1]) if reading else ():
-        criterion = cases.items[item][1]
-        shares = [(judge.name, _number(judge.met[item])) for judge in reading]
-        found.append((criterion.points, criterion.criterion, shares))
-    return found
+    reading, lines = [judge for judge in judges if judge.on_criteria], []
+    for index in range(cases.first_item[place], cases.first_item[place + 1]) if reading else ():
+        criterion = cases.items[index][1]
+        shares = [(judge.name, _number(judge.met[index])) for judge in reading]
+        lines.append((criterion.points, criterion.criterion, shares))
+    return lines
 
 
 def _ratings(people: People | None, place: int) -> list[tuple[str, float]]:

@@ -1,6 +1,6 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
@@ -48,18 +48,18 @@ def headline(result: JsonObject, scale: Scale) -> str:
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
-        said = ["There is one model, and nothing to compare it with."]
+        sentences = ["There is one model, and nothing to compare it with."]
     elif "baseline" not in result:
-        said = [_best(table, stands, is_trusted(known)), _means(result, stands, scale)]
+        sentences = [_best(table, stands, is_trusted(known)), _means(result, stands, scale)]
     else:
         models = result["baseline"]["models"].items()
-        worst = sorted(models, key=lambda each: each[1]["better"] - each[1]["worse"])
-        said = [_beside(name, each, result, scale) for name, each in worst[:SHOWN]]
-        more = several(len(worst) - SHOWN, "other model")
-        said += [f"{more} below."] * (len(worst) > SHOWN)
-        said = said or ["No other model was judged."]
-    said += [_by_people(result), trust(known)]
-    return " ".join(filter(None, said))
+        worst = sorted(models, key=lambda model: model[1]["better"] - model[1]["worse"])
+        sentences = [_beside(name, figures, result, scale) for name, figures in worst[:SHOWN]]
+        if len(worst) > SHOWN:
+            sentences.append(f"{several(len(worst) - SHOWN, 'other model')} below.")
+        sentences = sentences or ["No other model was judged."]
+    sentences += [_by_people(result), trust(known)]
+    return " ".join(filter(None, sentences))
 
 
 def answer(result: JsonObject) -> dict[str, str]:
@@ -94,7 +94,9 @@ def alert(result: JsonObject) -> str:
 def _by_people(result: JsonObject) -> str:
     """Say which model is best by people's own ratings, if there are enough to compare models."""
     people = result["models"].get("people", {"gap": None})
-    stands = {"order": []} if "gap" in people else standing(people)
+    if "gap" in people:
+        return ""
+    stands = standing(people)
     if not stands["order"]:
         return ""
     return f"By ratings of people: {_best(people, stands, True)}"
@@ -112,8 +114,8 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
     means = shared["means"] if shared else {}
     people = result["models"].get("people", {}).get("models", {})
     for name in standing(table)["order"]:
-        each = table["models"][name]
-        mean = (means.get(name) or each.get("score") if scale else None) or each["win_rate"]
+        figures = table["models"][name]
+        mean = (means.get(name) or figures.get("score") if scale else None) or figures["win_rate"]
         counts = {
             "with a number that differs": record["differs"].get(name, (0, 0))[0],
             "empty": record["empty"].get(name, 0),
@@ -141,8 +143,8 @@ def regressions(result: JsonObject) -> list[str]:
     """Name the cases in which a model is worse than the baseline, the worst first."""
     cases, questions = _worse(result), result.get("baseline", {}).get("questions", {})
     more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
-    shown = ", ".join(questions[case] for case in cases[:READ_FIRST])
-    return [f"Where a model is worse, its largest drop first: {shown}{more}."] if cases else []
+    first = ", ".join(questions[case] for case in cases[:READ_FIRST])
+    return [f"Where a model is worse, its largest drop first: {first}{more}."] if cases else []
 
 
 def read_first(result: JsonObject) -> list[tuple[str, str]]:
@@ -150,19 +152,20 @@ def read_first(result: JsonObject) -> list[tuple[str, str]]:
     worse, differing = _worse(result), result["main_judge"]["differing_cases"]
     others = list(result.get("baseline", {"models": ()})["models"])
     who = others[0] if len(others) == 1 else "a model"
-    text = f"{several(differing, 'case')} in which a number differs"
-    links = [("#show=differs", text)] * bool(differing)
-    links += [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(
-        worse
-    )
-    return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
+    links = []
+    if differing:
+        links.append(("#show=differs", f"{several(differing, 'case')} in which a number differs"))
+    if worse:
+        links.append(("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse"))
+    if not links and known_of(result)[2].valid == 0:
+        links.append(("#show=invalid", "what the judge wrote"))
+    return links
 
 
 def _worse(result: JsonObject) -> list[str]:
     models = result.get("baseline", {"models": {}})["models"].values()
-    cases = dict.fromkeys(
-        case for each in zip_longest(*(model["cases"] for model in models)) for case in each
-    )
+    ranks = zip_longest(*(model["cases"] for model in models))
+    cases = dict.fromkeys(chain.from_iterable(ranks))
     return [case for case in cases if case is not None]
 
 
@@ -180,33 +183,36 @@ def known_of(result: JsonObject) -> tuple[JsonObject, JsonObject, JudgeProfile]:
     return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
-def _beside(name: str, each: JsonObject, result: JsonObject, scale: Scale) -> str:
+def _beside(name: str, figures: JsonObject, result: JsonObject, scale: Scale) -> str:
     """Return a sentence on a model beside the baseline; its direction is that of the figure that was tested."""
     base, models = result["baseline"]["name"], len(result["baseline"]["models"])
-    difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
+    difference = figures["difference"]
+    cases = figures["better"] + figures["worse"] + figures["equal"]
     if not cases:
         return f"{name} and {base} have no score on the same case."
     by_scores = difference["low"] is not None or round(difference["value"] or 0, 2) != 0
-    tested = difference["value"] if by_scores else each["better"] - each["worse"]
+    tested = difference["value"] if by_scores else figures["better"] - figures["worse"]
     ways = (
         ("scores higher", "scores lower") if by_scores else ("wins more cases", "wins fewer cases")
     )
     text = f"{name} {ways[tested < 0]} than {base}"
-    if each["p_adjusted"] >= LEVEL:
+    if figures["p_adjusted"] >= LEVEL:
         by_chance = is_clear(difference) and models > 1
         among = f" among {models} comparisons" if by_chance else ""
         text = f"{name} is not clearly different from {base}{among}"
     if cases < result["cases"]["cases"]:
         text += f" in the {cases} of {result['cases']['cases']} cases with a score of both"
     if scale:
-        before, after = each["means"]
+        before, after = figures["means"]
         low, high = difference["low"], difference["high"]
         spread = "" if low is None else f", 95 % interval {low:+z.2f} to {high:+z.2f}"
         text += (
             f": mean {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+z.2f}{spread})"
         )
-    text += f". It is worse in {each['worse']} of {cases} cases and better in {each['better']}"
-    newly = [f"{count} {name}" for name, count in each["newly"].items() if count]
+    text += (
+        f". It is worse in {figures['worse']} of {cases} cases and better in {figures['better']}"
+    )
+    newly = [f"{count} {name}" for name, count in figures["newly"].items() if count]
     return f"{text}; newly {', '.join(newly)}." if newly else f"{text}."
 
 
@@ -251,8 +257,8 @@ def credit_of(result: JsonObject, line: str) -> JsonObject:
     if "people" not in result:
         name = record["name"]
         return {"agreement": [*certified, *_chosen(name, result.get("choices", {}).get(name, {}))]}
-    found = credit(line, record)
-    return found | {"agreement": [*found["agreement"], *certified]}
+    known = credit(line, record)
+    return known | {"agreement": [*known["agreement"], *certified]}
 
 
 def further(result: JsonObject) -> list[str]:
@@ -262,12 +268,13 @@ def further(result: JsonObject) -> list[str]:
     rivals = [name for name in others if people and "outcome" in credit_of(result, name)]
     few = result.get("few_ratings", {"baseline": None, "judges": {main: {}}})
     figures = few["judges"][main]
-    worth = [one["worth"] for each in figures.values() for one in each.values() if one["worth"]]
+    estimates = chain.from_iterable(by_model.values() for by_model in figures.values())
+    worth = [estimate["worth"] for estimate in estimates if estimate["worth"]]
     sentences = say(
         "further",
         result=result,
         main=main,
-        of_criteria=[said for name in others for said in credit_of_criteria(result, name)],
+        of_criteria=[text for name in others for text in credit_of_criteria(result, name)],
         one=people.get("ceiling", {"concordance": {"value": None}})["concordance"],
         beside_baselines=[against_best(name, judges[name]["best_baseline"]) for name in rivals],
         figures=figures,
@@ -308,10 +315,13 @@ def leaderboard(result: JsonObject) -> PageTable:
     rows = []
     for model in stands["order"]:
         row = [model, stands["ranks"][model], span(table["models"][model]["win_rate"], 0, 100)]
-        row += [span(main["valid_rates"].get(model), 0, 100)]
-        rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
+        row.append(span(main["valid_rates"].get(model), 0, 100))
+        if people:
+            row.append(span(people.get(model, {}).get("win_rate"), 0, 100))
+        rows.append(row)
+    head += ["won by people, %"] if people else []
     caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
-    return PageTable(head + ["won by people, %"] * bool(people), rows, caption if rows else "")
+    return PageTable(head, rows, caption if rows else "")
 
 
 def _chosen(judge: str, criteria: dict[str, JsonObject]) -> list[str]:
