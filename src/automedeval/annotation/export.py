@@ -59,9 +59,9 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
             )
     lines["jury.jsonl"] += decided.values()
     lines["history.jsonl"] += store.history()
-    kept = {name: records for name, records in lines.items() if records}
-    texts = {name: json_lines(records) for name, records in kept.items()}
-    counts = {name: len(records) for name, records in kept.items()}
+    written = {name: records for name, records in lines.items() if records}
+    texts = {name: json_lines(records) for name, records in written.items()}
+    counts = {name: len(records) for name, records in written.items()}
     return texts, counts | ({"scores of references": references} if references else {})
 
 

@@ -137,11 +137,11 @@ def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
     print(
         f"answers are kept in {study.database}\n\nAnnotators, and the links of those who are new, shown this once:"
     )
-    for each in study.annotators:
-        token = store.invite(each.name, anew=False)
-        done = store.progress(each.name)
+    for annotator in study.annotators:
+        token = store.invite(annotator.name, anew=False)
+        done = store.progress(annotator.name)
         how_far = f"{done.done} done, {done.skipped} skipped, {done.open + done.left} to do"
-        print(
-            f"  {each.name} ({each.role}): {f'{args.address}/invitation/{token}' if token else how_far}"
-        )
+        if token:
+            how_far = f"{args.address}/invitation/{token}"
+        print(f"  {annotator.name} ({annotator.role}): {how_far}")
     print(f"\nphysicians: {args.address}\nstop with Ctrl+C")

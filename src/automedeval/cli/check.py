@@ -113,7 +113,7 @@ def main() -> None:
             total - len(done),
             unit="answer",
         )
-        checked = [each for each in log.records() if each.case_id in digests]
+        checked = [response for response in log.records() if response.case_id in digests]
     figures = report.measure(cases, checked)
     facts = describe_result(
         "check", evidence=evidence, checker=name, notes=[checker.note] if checker else []

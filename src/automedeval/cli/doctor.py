@@ -89,7 +89,9 @@ def extras() -> list[str]:
     lines = []
     for name in names:
         if name not in DEVELOPERS:
-            missing = [f"{each.name}{each.specifier}" for each in missing_of(name)]
+            missing = [
+                f"{requirement.name}{requirement.specifier}" for requirement in missing_of(name)
+            ]
             lines.append(f"  {name:<10}{'lacks ' + ', '.join(missing) if missing else 'installed'}")
     return lines
 

@@ -364,7 +364,9 @@ def models_of(cases: Iterable[Case]) -> set[str]:
 def folder_name(judge: str) -> str:
     """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x."""
     kind, model = parse_model(judge)
-    return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
+    parts = [] if kind == "checkpoint" else [kind]
+    parts += [Path(model).name] if model else []
+    return "-".join(parts)
 
 
 def print_standings(
@@ -376,28 +378,28 @@ def print_standings(
 
     The first answer that cannot be read is shown in full. Return the verdicts.
     """
-    shown, output = {each.case.id: each.case for each in requests}, log.path.parent
-    cases = Cases(list(shown.values()), requests.file)
+    output = log.path.parent
+    by_id = {request.case.id: request.case for request in requests}
+    cases = Cases(list(by_id.values()), requests.file)
     verdicts = [
-        each
-        for each in log.records()
-        if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
+        verdict
+        for verdict in log.records()
+        if verdict.case_id in by_id and max(verdict.order) < len(by_id[verdict.case_id].responses)
     ]
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     table += [{"model": name, MEAN: NOT_JUDGED} for name in textless]
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
-    counts = f"{len({each.case_id for each in verdicts})} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
+    judged = len({verdict.case_id for verdict in verdicts})
+    counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
     cut = sum("truncated" in verdict.extra for verdict in verdicts)
     unread = sum(not verdict.valid and "truncated" not in verdict.extra for verdict in verdicts)
     counts += f"{cut} cut off at --max_new_tokens, " if cut else ""
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
-    lines = [
-        f"\n{' by '.join(log.author)}",
-        format_table(table),
-        *[RANKED] * any("rank" in row for row in table),
-    ]
+    lines = [f"\n{' by '.join(log.author)}", format_table(table)]
+    if any("rank" in row for row in table):
+        lines.append(RANKED)
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
     lines += first_unread(verdicts)
     lines += [f"{counts}valid rate {valid_rate:.3f}", *filter(None, [spent(verdicts)])]
@@ -406,8 +408,9 @@ def print_standings(
     if unread:
         again = f"a judge that was changed needs a folder of its own, --output {output}-2"
         lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")
-    warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
-    lines += lines_of(profile, warnings) if profile else []
+    if profile:
+        warnings = WARNINGS | {"Harm"} if profile.harm else WARNINGS
+        lines += lines_of(profile, warnings)
     tell(ALONE, *lines, f"verdicts: {log.path}")
     return verdicts
 
@@ -468,7 +471,7 @@ def plan_from_dataset(
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, **args.table) if case.id in wanted}
     recorded = {
-        each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)
+        row.case.id: row for row in read_recorded(rows, cases, {rubric.name: rubric}, dataset)
     }
 
     def plan(case: Case) -> list[Request]:

@@ -77,7 +77,7 @@ def nearest(
     def compare(response: list[str], text: list[str]) -> Nearest:
         if not response or not text:
             return Nearest(np.nan, "")
-        left, right = (vectors[[place[piece] for piece in some]] for some in (response, text))
+        left, right = (vectors[[place[piece] for piece in cut]] for cut in (response, text))
         cosines = (left @ right.T).max(axis=1)
         best = int(cosines.argmax())
         return Nearest(float(cosines[best]), response[best])
@@ -101,6 +101,6 @@ def nearest_pieces(
     """Score every response by the cosine of `nearest`; return name → float [responses of all cases]."""
     compared = nearest(cases, encoder, names, on_batch)
     return {
-        name: np.array([each.cosine for each in entries], dtype=float)
+        name: np.array([entry.cosine for entry in entries], dtype=float)
         for name, entries in compared.items()
     }

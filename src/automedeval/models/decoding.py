@@ -334,8 +334,8 @@ def _ended(
 
 def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
     """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator."""
-    kept = min(top_k or logits.shape[-1], logits.shape[-1])
-    best, tokens = logits.nan_to_num().topk(kept, dim=-1)
+    count = min(top_k or logits.shape[-1], logits.shape[-1])
+    best, tokens = logits.nan_to_num().topk(count, dim=-1)
     if logits.device.type == "mps":  # it has no float64
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)

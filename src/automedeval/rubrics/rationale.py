@@ -89,7 +89,7 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     doctor_of, header_of, _ = _patterns(word)
     headers = list(header_of.finditer(rationale))
     doctors = (doctor_of.findall(header[0]) for header in headers)
-    named = [int(found[0]) if len(found) == 1 else None for found in doctors]
+    named = [int(mentioned[0]) if len(mentioned) == 1 else None for mentioned in doctors]
     numbers = [int(header["number"]) for header in headers]
     shift = int(all(number != doctor for number, doctor in zip(numbers, named)))
     steps = []
@@ -98,8 +98,8 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
         body = rationale[header.end() : limit]
         start, end = limit - len(body.lstrip()), header.end() + len(body.rstrip())
         owner = max(number - shift, 0) if doctor is None else doctor
-        place = (header.start(), header.span("number"), start, end)
-        steps.append(Step(*place, owner, number == owner + shift))
+        regular = number == owner + shift
+        steps.append(Step(header.start(), header.span("number"), start, end, owner, regular))
     return steps, shift
 
 
@@ -140,23 +140,23 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     """
     if not slots or sorted(slots) != list(range(len(slots))):
         raise ValueError(f"not a permutation of slots: {slots}")
-    shown = {former + 1: slot + 1 for slot, former in enumerate(slots)}
+    number_of = {former + 1: slot + 1 for slot, former in enumerate(slots)}
 
     def rename(text: str) -> str:
-        return _rename(text, lambda number: shown.get(number, number), word)
+        return _rename(text, lambda number: number_of.get(number, number), word)
 
     steps, shift = read_steps(rationale, word)
-    moving = [step for step in steps if step.doctor in shown]
+    moving = [step for step in steps if step.doctor in number_of]
     # The step that is n-th by its new doctor takes the place of the n-th by its former one: sorted steps stay sorted, and the
     # inverse order restores unsorted ones.
     places = sorted(moving, key=lambda step: step.doctor)
-    coming = dict(zip(places, sorted(moving, key=lambda step: shown[step.doctor])))
+    coming = dict(zip(places, sorted(moving, key=lambda step: number_of[step.doctor])))
     pieces, position = [], 0
     for place in steps:
         step = coming.get(place, place)
         number = rationale[slice(*step.number)]
-        if step.regular and step.doctor in shown:
-            number = str(shown[step.doctor] + shift)
+        if step.regular and step.doctor in number_of:
+            number = str(number_of[step.doctor] + shift)
         pieces += [
             rename(rationale[position : place.start]),
             rationale[step.start : step.number[0]],

@@ -195,7 +195,9 @@ class Rubric:
         """Return this checklist with some criteria of a case, which an answer calls "1", "2", …; their points are not shown."""
         return replace(
             self,
-            criteria=tuple(Criterion(str(n), each.criterion) for n, each in enumerate(criteria, 1)),
+            criteria=tuple(
+                Criterion(str(n), criterion.criterion) for n, criterion in enumerate(criteria, 1)
+            ),
         )
 
     def criterion(self, name: str) -> Criterion:
@@ -310,23 +312,23 @@ class _Reader(YamlFile):
         """Fail unless the mode, the grammar and the number of responses fit what the rubric is answered by."""
         mode, grammar, most = rubric.mode, rubric.grammar, rubric.max_responses
         given = zip(ANSWERS, (rubric.scale, rubric.choices, rubric.in_words), strict=True)
-        found = [kind for kind, is_given in given if is_given]
-        if len(found) != 1 or mode not in ANSWERS[found[0]][0]:
+        kinds = [kind for kind, is_given in given if is_given]
+        if len(kinds) != 1 or mode not in ANSWERS[kinds[0]][0]:
             takes = "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist 'choices'"
             self.fail("mode", f"{takes}, and nothing beside it")
-        if grammar not in ANSWERS[found[0]][1]:
-            allowed = ", ".join(ANSWERS[found[0]][1])
-            said = f"is one of {allowed} for a rubric with {found[0]}, not {grammar}"
-            self.fail("output.grammar", said)
+        if grammar not in ANSWERS[kinds[0]][1]:
+            allowed = ", ".join(ANSWERS[kinds[0]][1])
+            problem = f"is one of {allowed} for a rubric with {kinds[0]}, not {grammar}"
+            self.fail("output.grammar", problem)
         if grammar == "score_first" and mode != "pointwise":
             self.fail("output.grammar", "score_first holds one score, and takes the mode pointwise")
         if grammar == "first_line" and len(rubric.criteria) > 1:
-            said = "first_line holds one choice, and there are several criteria"
-            self.fail("output.grammar", said)
+            problem = "first_line holds one choice, and there are several criteria"
+            self.fail("output.grammar", problem)
         is_plain_json = grammar == "json" and not rubric.output.get("value_key")
         if (mode == "checklist" or rubric.in_words) and not is_plain_json:
-            said = "a checklist and criteria with values are answered as json, without value_key"
-            self.fail("output.grammar", said)
+            problem = "a checklist and criteria with values are answered as json, without value_key"
+            self.fail("output.grammar", problem)
         allowed_most = {"pairwise": 2, "pointwise": 1, "checklist": 1}.get(mode, most)
         if most < 1 or most != allowed_most:
             self.fail("max_responses", f"{most} does not fit the mode {mode}")
@@ -360,11 +362,11 @@ class _Reader(YamlFile):
             self.fail("criteria", "needs at least one criterion")
         return Questions(keys["title"], criteria, scale, anchors, tags, fingerprint)
 
-    def criteria(self, items: list) -> Iterator[Criterion]:
+    def criteria(self, contents: list) -> Iterator[Criterion]:
         seen = set()
-        for number, item in enumerate(items):
+        for number, content in enumerate(contents):
             inside = f"criteria[{number}]."
-            keys = self.values(item, CRITERION, inside)
+            keys = self.values(content, CRITERION, inside)
             if keys["name"] in seen:
                 self.fail(f"{inside}name", f"{keys['name']!r} came before")
             seen.add(keys["name"])
@@ -414,7 +416,7 @@ class _Reader(YamlFile):
                 f"must be the name of a file without a folder, such as my_rubric.jinja, not {name!r}",
             )
         places = ([beside / name] if beside else []) + [TEMPLATES / name]
-        if (place := next(filter(lambda each: each.is_file(), places), None)) is None:
+        if (place := next((place for place in places if place.is_file()), None)) is None:
             self.fail(
                 "template", f"no file {name!r} beside the rubric nor among the packaged templates"
             )

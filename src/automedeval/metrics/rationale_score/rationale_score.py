@@ -74,10 +74,10 @@ def rationale_score(
     )
     pairs = [
         (prediction, reference)
-        for prediction, each in zip(predictions, references)
-        for reference in each
+        for prediction, texts in zip(predictions, references)
+        for reference in texts
     ]
-    owners = [item for item, each in enumerate(references) for _ in each]
+    owners = [index for index, texts in enumerate(references) for _ in texts]
     result: dict[str, Any] = {"revisions": {}}
     empty: set[int] = set()
     cut: set[int] = set()
@@ -123,26 +123,26 @@ def check_texts(
     predictions: Sequence[str], references: Sequence
 ) -> tuple[list[str], list[list[str]]]:
     """Return the predictions, and the references of each as a list; ValueError names an item that is not a text."""
-    for name, each in (("predictions", predictions), ("references", references)):
-        if each is None or isinstance(each, str):
-            raise ValueError(f"{name} must be a list with one entry per item, not {each!r:.60}")
+    for name, texts in (("predictions", predictions), ("references", references)):
+        if texts is None or isinstance(texts, str):
+            raise ValueError(f"{name} must be a list with one entry per item, not {texts!r:.60}")
     predictions = list(predictions)
-    lists = [[each] if isinstance(each, str) else each for each in references]
+    lists = [[texts] if isinstance(texts, str) else texts for texts in references]
     if len(predictions) != len(lists) or not predictions:
         raise ValueError(
             f"{len(predictions)} predictions, {len(lists)} references: must be as many, at least one"
         )
-    for item, (prediction, each) in enumerate(zip(predictions, lists)):
-        if not isinstance(each, (list, tuple)) or not each:
+    for item, (prediction, texts) in enumerate(zip(predictions, lists)):
+        if not isinstance(texts, (list, tuple)) or not texts:
             raise ValueError(
-                f"references[{item}] must be a text or a list of one text or more, not {each!r:.60}"
+                f"references[{item}] must be a text or a list of one text or more, not {texts!r:.60}"
             )
-        for name, text in (("predictions", prediction), *(("references", text) for text in each)):
+        for name, text in (("predictions", prediction), *(("references", text) for text in texts)):
             if not isinstance(text, str):
                 raise ValueError(
                     f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}"
                 )
-    return predictions, [list(each) for each in lists]
+    return predictions, [list(texts) for texts in lists]
 
 
 def _best(rows: Sequence[list[float]], owners: Sequence[int], items: int) -> list[list[float]]:
