@@ -71,9 +71,9 @@ class JudgedCases:
                 if case.id in self.cases:
                     raise RecordError(f"{path}: the id {case.id!r} stands in another file already")
                 with errors_at(f"{path}: case {case.id!r}"):
-                    of = take(case.extra, "source", (str, NoneType), None) or source or None
+                    own_source = take(case.extra, "source", (str, NoneType), None) or source or None
                     license = take(case.extra, "license", (str, NoneType), None)
-                about = {"source": of, "license": license or licenses.get(of or "")}
+                about = {"source": own_source, "license": license or licenses.get(own_source or "")}
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
         reasons: Counter = Counter()
         rubric_names, read = set(rubrics), 0

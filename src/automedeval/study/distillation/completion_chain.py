@@ -106,9 +106,9 @@ class CompletionChain:
             )
         requests = plan_requests(case, self.rubric, seed=self.judge.seed, models=models)
         if len(requests) != 1:
-            shown, most = len(case.models if models is None else models), self.rubric.max_responses
+            count, most = len(case.models if models is None else models), self.rubric.max_responses
             raise RecordError(
-                f"case {case.id!r} has {shown} responses to show, and a teacher sees {most} at most: choose them by --models"
+                f"case {case.id!r} has {count} responses to show, and a teacher sees {most} at most: choose them by --models"
             )
         # Paper: slots are permuted, or the judge learns that a slot is a model.
         slots = requests[0].slots if self.shuffle else tuple(sorted(requests[0].slots))

@@ -217,8 +217,8 @@ class Discussion:
         turns = []
         for number in range(1, exchange):
             turns += [
-                Turn(each["text"], "knowledge", each)
-                for each in self.pieces["suggestion", number]["asked"]
+                Turn(lookup["text"], "knowledge", lookup)
+                for lookup in self.pieces["suggestion", number]["asked"]
             ]
             suggestion, review = self.suggestions[number], self.reviews.get(number)
             reply = {
@@ -228,7 +228,7 @@ class Discussion:
             turns.append(
                 Turn(own_text(self.pieces["suggestion", number]["text"]), "objection", reply)
             )
-        return turns + [Turn(each["text"], "knowledge", each) for each in asked]
+        return turns + [Turn(lookup["text"], "knowledge", lookup) for lookup in asked]
 
     def messages(
         self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any
@@ -236,8 +236,17 @@ class Discussion:
         case = self.mistake.recorded.case
         texts = [case.responses[index].text for index in self.order]
         verdicts = (self.on_record, self.mistake.judged_from(self.order))
-        shown = (case.question, texts, case.reference, verdicts)
-        return discussion_messages(self.rubric, *shown, block, turns, may_ask, **names)
+        return discussion_messages(
+            self.rubric,
+            case.question,
+            texts,
+            case.reference,
+            verdicts,
+            block,
+            turns,
+            may_ask,
+            **names,
+        )
 
 
 @dataclass
@@ -317,7 +326,9 @@ class Partners:
         leads = dict(zip(ROLES, (self._suggestion, self._review, self._revision)))
         for exchange, role in itertools.product(range(1, EXCHANGES + 1), ROLES):
             reached = {
-                each.case_id: each for each in discussions if each.next_step == (role, exchange)
+                discussion.case_id: discussion
+                for discussion in discussions
+                if discussion.next_step == (role, exchange)
             }
             dialogues = (
                 (case_id, leads[role](reached[case_id], exchange)) for case_id in sorted(reached)
@@ -335,9 +346,9 @@ class Partners:
             journal.sync()
         if waiting := sum(discussion.next_step is not None for discussion in discussions):
             failures = [
-                each
+                failure
                 for chat in (self.suggester, self.reviewer)
-                for each in getattr(chat, "failures", ())
+                for failure in getattr(chat, "failures", ())
             ]
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
@@ -352,11 +363,11 @@ class Partners:
         asked: list[dict[str, Any]] = []
         usage: Counter = Counter()
         before = [
-            each
+            lookup
             for number in range(1, exchange)
-            for each in discussion.pieces["suggestion", number]["asked"]
+            for lookup in discussion.pieces["suggestion", number]["asked"]
         ]
-        seen = {normalise(question) for each in before for question in each["questions"]}
+        seen = {normalise(question) for lookup in before for question in lookup["questions"]}
         may_ask = self.questions > 0
         for call in itertools.count(len(before) + exchange):
             turns = discussion.suggester_turns(exchange, asked)
@@ -366,12 +377,12 @@ class Partners:
             usage.update(answer.usage)
             questions = self._questions(answer, discussion) if may_ask else []
             if not questions:
-                return _said(answer, usage, asked=asked)
+                return _message(answer, usage, asked=asked)
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            found = find_passages(self.search, new) if new and self.search else None
-            passages = None if found is None else [passage.to_dict() for passage in found]
+            knowledge = find_passages(self.search, new) if new and self.search else None
+            passages = None if knowledge is None else [passage.to_dict() for passage in knowledge]
             asked.append(
                 {
                     "text": own_text(answer.text),
@@ -389,18 +400,20 @@ class Partners:
 
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the reviewing model accept or object; return the message."""
-        shown = {
-            number: each.shown for number, each in discussion.suggestions.items() if not each.error
+        suggestions = {
+            number: suggestion.shown
+            for number, suggestion in discussion.suggestions.items()
+            if not suggestion.error
         }
         turns = []
-        for before, number in itertools.pairwise(shown):
-            names = {"error": discussion.reviews[before].error, "suggestion": shown[number]}
+        for before, number in itertools.pairwise(suggestions):
+            names = {"error": discussion.reviews[before].error, "suggestion": suggestions[number]}
             turns.append(
                 Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names)
             )
-        messages = discussion.messages("review", turns, suggestion=next(iter(shown.values())))
+        messages = discussion.messages("review", turns, suggestion=next(iter(suggestions.values())))
         answer = yield self._prompt(discussion, messages, exchange)
-        return _said(answer, answer.usage)
+        return _message(answer, answer.usage)
 
     def _revision(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the suggesting model write its accepted suggestion into the verdict (Eq. 2); return the message."""
@@ -413,10 +426,10 @@ class Partners:
             Turn(own_text(discussion.pieces["suggestion", exchange]["text"]), "revision", names)
         )
         answer = yield self._prompt(discussion, discussion.messages("suggestion", turns), 1)
-        return _said(answer, answer.usage)
+        return _message(answer, answer.usage)
 
 
-def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
+def _message(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
     content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
     return {**content, "usage": dict(usage), **more}
 
@@ -427,22 +440,35 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
     RecordError if a partner answered in the format of its role in no discussion.
     """
     errors = {
-        "suggestion": [said.error for each in discussions for said in each.suggestions.values()],
-        "review": [said.error for each in discussions for said in each.reviews.values()],
-        "revision": [each.revised.error for each in discussions if each.revised],
+        "suggestion": [
+            suggestion.error
+            for discussion in discussions
+            for suggestion in discussion.suggestions.values()
+        ],
+        "review": [
+            review.error for discussion in discussions for review in discussion.reviews.values()
+        ],
+        "revision": [discussion.revised.error for discussion in discussions if discussion.revised],
     }
     for role, who in (("suggestion", f"suggester {suggester}"), ("review", f"reviewer {reviewer}")):
         if errors[role] and all(errors[role]):
             piece = next(
-                one for each in discussions for one in each.pieces.values() if one["role"] == role
+                piece
+                for discussion in discussions
+                for piece in discussion.pieces.values()
+                if piece["role"] == role
             )
             begins = " ".join((piece["text"] or piece["error"] or "").split())[:80]
             raise RecordError(
                 f"the {who} never answered in the form of a {role}, in {len(discussions):,} discussions; case "
                 f"{piece['case_id']!r}: {begins!r}"
             )
-    at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-    unreadable = {role: sum(map(bool, said)) for role, said in errors.items()}
+    at = Counter(
+        discussion.accepted[0]
+        for discussion in discussions
+        if discussion.accepted and discussion.consensus
+    )
+    unreadable = {role: sum(map(bool, messages)) for role, messages in errors.items()}
     exchanges = ", ".join(
         f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items())
     )

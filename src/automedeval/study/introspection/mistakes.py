@@ -119,9 +119,12 @@ def _recorded(
     rubric, original = rubrics[row["rubric"]], cases[row["case_id"]]
     if not rubric.scale:
         raise RecordError(f"{rubric.name} gives choices, and a round of introspection is on scores")
-    about = (original.id, row["judge"], row["rubric"], tuple(row["order"]))
-    case = as_shown(original, Verdict(*about, extra={"models": row["models"]}))
-    texts = [case.responses[index].text for index in row["order"]]
+    order = tuple(row["order"])
+    shown = Verdict(
+        original.id, row["judge"], row["rubric"], order, extra={"models": row["models"]}
+    )
+    case = as_shown(original, shown)
+    texts = [case.responses[index].text for index in order]
     reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
     if not reading.valid:
         raise RecordError(f"the verdict on record cannot be read: {reading.error}")
@@ -231,7 +234,7 @@ def _kind(recorded: Recorded, verdict: Verdict) -> str | None:
     scores = np.array(
         [by_slot(verdict.scores or (), recorded.order), recorded.reading.scores], dtype=float
     )
-    judged, on_record = (np.sign(np.subtract.outer(each, each)) for each in scores)
+    judged, on_record = (np.sign(np.subtract.outer(values, values)) for values in scores)
     if (judged != on_record).any():
         return "relations"
     return "scores" if (scores[0] != scores[1]).any() else None

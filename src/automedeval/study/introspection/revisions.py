@@ -88,13 +88,13 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
     if discussion and accepted and discussion.consensus:
         exchange, suggestion = accepted
         keep = suggestion.keep or discussion.revised is None  # a consensus to revise has a revision
-        said = discussion.pieces["review" if keep else "revision", exchange]
+        message = discussion.pieces["review" if keep else "revision", exchange]
         decision = "keep" if keep else "revise"
         record |= {
             "consensus_at": exchange,
             "decided_by": "consensus",
             "decision": decision,
-            "when": said["when"],
+            "when": message["when"],
         }
         if not keep and discussion.revised:
             orders = (discussion.order, recorded.order, recorded.rubric.slot_word)

@@ -102,8 +102,10 @@ def eval_results(data: str, records: Sequence[JsonObject]) -> list[EvalResult]:
     for record, name in product(records, MEASURES):
         value = (record.get(name) or {}).get("value")
         if value is not None:
-            about = (data, data, name, value)
-            results.append(EvalResult("text-generation", *about, metric_name=MEASURES[name]))
+            measured = EvalResult(
+                "text-generation", data, data, name, value, metric_name=MEASURES[name]
+            )
+            results.append(measured)
     return results
 
 
@@ -119,9 +121,9 @@ def judge_records(result: JsonObject, digest: str) -> dict[str, JsonObject]:
     names = [name for name, weights in measured.items() if weights in fitting]
     if not names:
         pairs = measured.items()
-        of = ", ".join(f"{name} ({weights or 'not recorded'})" for name, weights in pairs)
+        others = ", ".join(f"{name} ({weights or 'not recorded'})" for name, weights in pairs)
         raise RecordError(
-            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: report on it"
+            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {others}: report on it"
         )
     main = result.get("main_judge", {}).get("name")
     name = main if main in names else names[0]
