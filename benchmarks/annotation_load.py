@@ -289,9 +289,9 @@ def stored(study: Path) -> list[dict]:
 
 def compare(confirmed: Sequence[dict], found: Sequence[dict]) -> tuple[int, int]:
     """Return (lost, twice): confirmed answers that are not there as they were sent, and answers that are there too often."""
-    key = lambda each: (each["physician"], each["task"], each["part"])  # noqa: E731
-    held = {key(each): each["scores"] for each in found}
-    lost = sum(held.get(key(each)) != each["scores"] for each in confirmed)
+    key = lambda answer: (answer["physician"], answer["task"], answer["part"])  # noqa: E731
+    scores_of = {key(answer): answer["scores"] for answer in found}
+    lost = sum(scores_of.get(key(answer)) != answer["scores"] for answer in confirmed)
     twice = sum(count - 1 for count in Counter(map(key, found)).values())
     return lost, twice
 
@@ -324,12 +324,12 @@ def load(folder: Path, physicians: int, ratings: int, think: float, results: Res
     with closing(Store(read_study(page.study))) as store:
         counts = write_export(store, folder / "export")
     held = counts.get("ratings.jsonl", 0) + counts.get("verdict_ratings.jsonl", 0)
-    times = sorted(1000 * each for each in log["seconds"])
+    times = sorted(1000 * duration for duration in log["seconds"])
     for percentile, most in ((95, LIMIT), (50, None), (99, None)):
         taken = times[min(len(times) - 1, len(times) * percentile // 100)]
         results.add(f"save, {percentile} of 100 take at most", taken, "ms", most=most)
     results.add("saves", len(times) / seconds, "a second")
-    confirmed = sum(len(each["scores"]) for each in log["confirmed"])
+    confirmed = sum(len(save["scores"]) for save in log["confirmed"])
     results.add("ratings that are lost", lost, "", most=0)
     results.add("ratings that are stored twice", twice, "", most=0)
     results.note(
@@ -352,7 +352,7 @@ def kills(folder: Path, physicians: int, times: int, results: Results) -> int:
         for _ in range(times):
             page.start()
             people = people or [
-                Physician(*each, page.address, 0.0, log) for each in page.links.items()
+                Physician(*link, page.address, 0.0, log) for link in page.links.items()
             ]
             work_left = await drive_until_killed(
                 people, page, rng.randint(1, MOST_SAVES), rng.uniform(0, 0.03)

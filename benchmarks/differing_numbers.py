@@ -138,10 +138,10 @@ def main() -> None:
     data, lines = Path(os.environ["AUTOMEDEVAL_DATA"]), []
     for kind in EDITED:
         figures = recall(data / "medquad/medquad.jsonl", kind, args.half)
-        lines += [{"missed": kind, **each} for each in figures.pop("missed")]
+        lines += [{"missed": kind, **missed} for missed in figures.pop("missed")]
         print(json.dumps({"recall": kind, **figures}), flush=True)
-    for name, every in pairs(data).items():
-        own = [pair for pair in every if is_chosen(pair.id, args.half)]
+    for name, pairs_of_set in pairs(data).items():
+        own = [pair for pair in pairs_of_set if is_chosen(pair.id, args.half)]
         comparable, marked, start = 0, 0, time.perf_counter()
         for pair in own:
             kinds = {number.kind for number in numbers(pair.reference)}

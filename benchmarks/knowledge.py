@@ -104,8 +104,8 @@ def latency(
     for size in sizes:
         numbered = ((real[number % len(real)], number // len(real)) for number in range(size))
         copies = [
-            Passage.of(f"{one.book} {copy}", one.section, one.page, one.text)
-            for one, copy in numbered
+            Passage.of(f"{passage.book} {copy}", passage.section, passage.page, passage.text)
+            for passage, copy in numbered
         ]
         results.add(f"search, {size:,} passages", median(store_of(copies, Drawn()).search), "ms")
 
@@ -138,13 +138,17 @@ def retrieval(
     ranks = []
     for question, found in zip(asked, base.search(asked, DEPTH)):
         right = {passage.id for passage in cut[question]}
-        ranks.append(next((rank for rank, one in enumerate(found, 1) if one.id in right), None))
+        ranks.append(
+            next((rank for rank, passage in enumerate(found, 1) if passage.id in right), None)
+        )
     ones = np.ones(len(asked))
     hits = np.array([rank is not None and rank <= 5 for rank in ranks], dtype=float)
     reciprocal = np.array([1 / rank if rank else 0.0 for rank in ranks])
     estimates = bootstrap([ratio(hits, ones), ratio(reciprocal, ones, len(asked))], len(asked))
-    for name, one in zip(("recall@5", "MRR@10"), estimates):
-        results.add(f"{name}, interval {one.low:.3f} to {one.high:.3f}", one.value, "")
+    for name, estimate in zip(("recall@5", "MRR@10"), estimates):
+        results.add(
+            f"{name}, interval {estimate.low:.3f} to {estimate.high:.3f}", estimate.value, ""
+        )
     results.note(
         f"Retrieval: {len(asked)} questions that nothing was chosen on; {len(stored):,} passages in the store."
     )

@@ -45,8 +45,8 @@ def looped(
         if rank:
             spearmanr(x, y)
         else:
-            for one, two in ((0, 1), (0, 2), (1, 2)):
-                gaps = [np.sign(side[one::3] - side[two::3]) for side in (x, y)]
+            for first, second in ((0, 1), (0, 2), (1, 2)):
+                gaps = [np.sign(side[first::3] - side[second::3]) for side in (x, y)]
                 np.mean(gaps[0] == gaps[1])
             np.corrcoef(x, y)
 

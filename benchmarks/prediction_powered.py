@@ -10,6 +10,7 @@ to 96.5 % of the draws, and are at most 1.02 times as wide as those of the ratin
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from rows import Results, arguments
@@ -20,7 +21,15 @@ from automedeval.stats.prediction_powered import Powered, prediction_powered
 COVERAGE, WIDTH = (0.935, 0.965), 1.02
 ALONE = {"classical": "ratings", "naive": "judge"}
 INVALID = 0.05  # share of cases without a valid verdict, which are the harder ones
-Study = tuple[np.ndarray, np.ndarray, tuple[float, float] | None, float]
+
+
+class Study(NamedTuple):
+    """A study of some cases, of which some are rated."""
+
+    people: np.ndarray  # NaN where nobody rated
+    judge: np.ndarray  # NaN where the verdict is invalid
+    bounds: tuple[float, float] | None
+    truth: float  # the mean
 
 
 def biased(rng: np.random.Generator, quality: np.ndarray) -> np.ndarray:
@@ -51,7 +60,7 @@ def silent(rng: np.random.Generator, judge: np.ndarray, quality: np.ndarray) -> 
 def mean_score(rng: np.random.Generator, see: Callable, rated: int, cases: int) -> Study:
     quality = rng.normal(size=cases)
     people = np.where(np.arange(cases) < rated, scores_of(quality), np.nan)
-    return people, silent(rng, see(rng, quality), quality), None, 3.0
+    return Study(people, silent(rng, see(rng, quality), quality), None, 3.0)
 
 
 def win_rate(rng: np.random.Generator, see: Callable, rated: int, cases: int) -> Study:
@@ -60,7 +69,7 @@ def win_rate(rng: np.random.Generator, see: Callable, rated: int, cases: int) ->
     seen = see(rng, quality)
     judge = (seen[:, 0] > seen[:, 1]).astype(float)
     people = np.where(np.arange(cases) < rated, won, np.nan)
-    return people, silent(rng, judge, quality[:, 0]), (0.0, 1.0), 0.5
+    return Study(people, silent(rng, judge, quality[:, 0]), (0.0, 1.0), 0.5)
 
 
 STUDIES = {"mean score": mean_score, "win rate": win_rate}
@@ -69,15 +78,15 @@ STUDIES = {"mean score": mean_score, "win rate": win_rate}
 def simulate(study: Callable, judge: str, rated: int, unrated: int, draws: int) -> dict[str, float]:
     """Return the coverage of the three intervals, the width of both against the classical one, and the worth."""
     rng = np.random.default_rng([0, *judge.encode(), *study.__name__.encode()])
-    held, widths, worth = np.zeros(3), np.zeros(2), np.zeros(draws)
+    covered, widths, worth = np.zeros(3), np.zeros(2), np.zeros(draws)
     for at in range(draws):
         people, seen, bounds, truth = study(rng, JUDGES[judge], rated, rated + unrated)
-        found: Powered = prediction_powered(people, seen, bounds)
-        intervals = (found.classical, found.naive, found.interval)
-        held += [each.low <= truth <= each.high for each in intervals]
-        widths += width_of(found.classical), width_of(found.interval)
-        worth[at] = found.worth
-    shares = dict(zip(("classical", "naive", "both"), (held / draws).tolist()))
+        powered: Powered = prediction_powered(people, seen, bounds)
+        intervals = (powered.classical, powered.naive, powered.interval)
+        covered += [interval.low <= truth <= interval.high for interval in intervals]
+        widths += width_of(powered.classical), width_of(powered.interval)
+        worth[at] = powered.worth
+    shares = dict(zip(("classical", "naive", "both"), (covered / draws).tolist()))
     return shares | {"width": float(widths[1] / widths[0]), "worth": float(np.median(worth))}
 
 
@@ -95,13 +104,17 @@ def main() -> None:
     results = Results("Prediction-powered intervals", args.json)
     for name, study in STUDIES.items():
         for judge in JUDGES:
-            found = simulate(study, judge, args.rated, args.unrated, args.draws)
+            figures = simulate(study, judge, args.rated, args.unrated, args.draws)
             row = f"{name}, {judge} judge"
-            results.add(f"{row}: coverage", found["both"], "", least=COVERAGE[0], most=COVERAGE[1])
+            results.add(
+                f"{row}: coverage", figures["both"], "", least=COVERAGE[0], most=COVERAGE[1]
+            )
             for kind in ("classical", "naive"):
-                results.add(f"{row}: coverage, {ALONE[kind]} alone", found[kind], "")
-            results.add(f"{row}: width", found["width"], "× that of the ratings alone", most=WIDTH)
-            results.add(f"{row}: worth, median", found["worth"], "rated cases without a judge")
+                results.add(f"{row}: coverage, {ALONE[kind]} alone", figures[kind], "")
+            results.add(
+                f"{row}: width", figures["width"], "× that of the ratings alone", most=WIDTH
+            )
+            results.add(f"{row}: worth, median", figures["worth"], "rated cases without a judge")
     results.note(
         f"{args.draws:,} draws of {args.rated} rated and {args.unrated:,} unrated cases, 95 % intervals."
     )

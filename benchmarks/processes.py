@@ -69,5 +69,5 @@ def in_turns(
 ) -> tuple[dict[str, float], dict[str, T]]:
     """Let sides take turns, so that what else the machine does meets all; return median seconds, and what came back last."""
     rounds = [{name: timed(work) for name, work in sides.items()} for _ in range(repeats)]
-    medians = {name: statistics.median(each[name][0] for each in rounds) for name in sides}
+    medians = {name: statistics.median(times[name][0] for times in rounds) for name in sides}
     return medians, {name: found for name, (_, found) in rounds[-1].items()}

@@ -41,13 +41,13 @@ def main() -> None:
     )
     args = parser.parse_args()
     cases = {case.id: case for case in read_cases(args.cases)}
-    every = [
-        each
+    judged = [
+        verdict
         for file in args.verdicts
-        for each in read_records(file, Verdict)
-        if each.valid and each.rationale
+        for verdict in read_records(file, Verdict)
+        if verdict.valid and verdict.rationale
     ]
-    verdicts = {(each.case_id, each.judge, each.digest): each for each in every}
+    verdicts = {(verdict.case_id, verdict.judge, verdict.digest): verdict for verdict in judged}
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     for case_id, judge, digest in verdicts:
         digests[case_id, judge].add(digest)
@@ -62,11 +62,11 @@ def main() -> None:
         low = [verdicts[key] for key in shuffled(seed, "low", faulty)[:LABELLED]]
         spoilt = corrupt(high[len(low) :], cases, seed)
         kinds = [(high, "high", None), (low, "low", "by_physicians")]
-        kinds += [([each], "low", each.extra["corruption"]) for each in spoilt]
+        kinds += [([verdict], "low", verdict.extra["corruption"]) for verdict in spoilt]
         labelled = [
-            Labelled(as_shown(cases[each.case_id], each), each, *kind)
-            for some, *kind in kinds
-            for each in some
+            Labelled(as_shown(cases[verdict.case_id], verdict), verdict, *kind)
+            for verdicts_of_kind, *kind in kinds
+            for verdict in verdicts_of_kind
         ]
         report = classifier.fit(labelled, seed)
         for name, measured in (("alone", report["alone"]), ("whole", report)):
@@ -74,7 +74,9 @@ def main() -> None:
         counts["of"].update({kind: count["n"] for kind, count in report["kinds"].items()})
     results = Results("Quality classifier", args.json)
     for kind in [*sorted(counts["of"]), "all"]:
-        own = {name: each.total() if kind == "all" else each[kind] for name, each in counts.items()}
+        own = {
+            name: count.total() if kind == "all" else count[kind] for name, count in counts.items()
+        }
         results.add(f"{kind}: embedding alone", own["alone"], f"right of {own['of']}")
         results.add(f"{kind}: whole classifier", own["whole"], f"right of {own['of']}")
     results.note(

@@ -42,8 +42,8 @@ class Reader:
         self.cache, self.read = DynamicCache(), []
         forms = [(answer, answer.lower(), answer.upper()) for answer in ANSWERS]
         self.options = [
-            sorted({self.tokenizer.encode(form, add_special_tokens=False)[0] for form in some})
-            for some in forms
+            sorted({self.tokenizer.encode(form, add_special_tokens=False)[0] for form in spellings})
+            for spellings in forms
         ]
 
     @torch.inference_mode()
@@ -102,7 +102,7 @@ def main() -> None:
             lines.append(
                 {"way": way, "case_id": row["case"]["id"], "model": row["model"]}
                 | {"bad": row["bad"], "flagged": row["flagged"]}
-                | {"odds": [np.round(some, 4).tolist() for some in odds]}
+                | {"odds": [np.round(shares, 4).tolist() for shares in odds]}
             )
         bad = [row for row in rows if row["bad"]]
         good = [row for row in rows if not row["bad"]]
@@ -110,7 +110,7 @@ def main() -> None:
         figures = {"way": way, "model": Path(args.model).name, "cases": args.cases.name}
         figures |= {"bad": len(bad), "bad_flagged": sum(row["flagged"] for row in bad)}
         figures |= {"good": len(good), "good_flagged": sum(row["flagged"] for row in good)}
-        likeliest = [sum(row["likeliest"] for row in some) for some in (bad, good)]
+        likeliest = [sum(row["likeliest"] for row in group) for group in (bad, good)]
         figures |= {"likeliest_flags": likeliest}  # bad and good
         figures["auroc"] = round(roc_auc_score([row["bad"] for row in rows], surest), 3)
         lines.append(figures)

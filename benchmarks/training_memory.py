@@ -152,9 +152,10 @@ def count(name: str) -> Run:
 def run_of(name: str, shape: dict[str, int], arguments: dict[str, Any]) -> tuple[Run, Any]:
     """Return a run of a model of this shape, and the model with its adapter, if the arguments ask for one."""
     model = LlamaForCausalLM(LlamaConfig(**shape, use_cache=False))
-    parameters = trained = sum(each.numel() for each in model.parameters())
+    parameters = trained = sum(parameter.numel() for parameter in model.parameters())
     largest = max(
-        sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules()
+        sum(parameter.numel() for parameter in part.parameters(recurse=False))
+        for part in model.modules()
     )
     if arguments.get("use_peft"):
         from peft import LoraConfig, get_peft_model  # only adapters need it

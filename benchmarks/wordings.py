@@ -143,12 +143,16 @@ def answers(model: Any, tokenizer: Any, passage: str, claim: str) -> np.ndarray:
     cache.batch_repeat_interleave(len(prompts))
     rest = [prompt[common:] for prompt in prompts]
     longest = max(map(len, rest))
-    ids = torch.tensor([each + [tokenizer.eos_token_id] * (longest - len(each)) for each in rest])
-    mask = torch.tensor([[1] * (common + len(each)) + [0] * (longest - len(each)) for each in rest])
+    ids = torch.tensor(
+        [tokens + [tokenizer.eos_token_id] * (longest - len(tokens)) for tokens in rest]
+    )
+    mask = torch.tensor(
+        [[1] * (common + len(tokens)) + [0] * (longest - len(tokens)) for tokens in rest]
+    )
     logits = model(ids, attention_mask=mask, past_key_values=cache).logits
     found = np.zeros((len(rest), 3))
-    for row, (each, (_, options)) in enumerate(zip(rest, WORDINGS.values())):
-        odds = logits[row, len(each) - 1].float().softmax(-1)
+    for row, (tokens, (_, options)) in enumerate(zip(rest, WORDINGS.values())):
+        odds = logits[row, len(tokens) - 1].float().softmax(-1)
         for place, option in enumerate(options.split()):
             found[row, place] = odds[first_tokens(tokenizer, option)].sum()
     return found
@@ -158,7 +162,7 @@ def first_tokens(tokenizer: Any, option: str) -> list[int]:
     """Return the single tokens that are an answer."""
     forms = {option, option.capitalize(), f" {option}", f" {option.capitalize()}"}
     ids = [tokenizer.encode(form, add_special_tokens=False) for form in forms]
-    return sorted({each[0] for each in ids if len(each) == 1})
+    return sorted({tokens[0] for tokens in ids if len(tokens) == 1})
 
 
 if __name__ == "__main__":

@@ -52,20 +52,20 @@ def count_table(place: Path, paper: Mapping[str, int | None], share: float) -> s
         paper: file → the paper's count; None if it gives none.
         share: how large this run is beside the paper's; 1 for the study itself.
     """
-    rows, shown = [COLUMNS, ("---", "---:", "---:", "---:", "---")], set[Path]()
+    rows, folders = [COLUMNS, ("---", "---:", "---:", "---:", "---")], set[Path]()
     for path, count in paper.items():
         file = place / path
         if not file.exists():
             continue
         (number, reasons), unverified = _counted(file), False
-        if file.parent not in shown:  # of a data set, once for all of its splits
-            shown.add(file.parent)
+        if file.parent not in folders:  # of a data set, once for all of its splits
+            folders.add(file.parent)
             reasons += Counter(line["reason"] for line in _lines(file.with_name(DROPPED)))
             statistics = file.with_name("statistics.json")
             unverified = UNVERIFIED in (
                 read_json(statistics)["arithmetic"] if statistics.exists() else ()
             )
-        why = ["no physician has verified these verdicts"] * unverified
+        why = ["no physician has verified these verdicts"] if unverified else []
         why += [f"{times:,} {reason}" for reason, times in reasons.most_common()]
         expected = (
             ("–", "–")

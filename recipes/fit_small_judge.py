@@ -90,8 +90,14 @@ class Rated:
         rows = cases[self.panel.case]
         panel = Panel.of_sizes(np.bincount(self.panel.case, minlength=self.panel.cases)[cases])
         ids = [name for name, kept in zip(self.ids, cases) if kept]
-        rest = (self.shares[rows], panel, ids, self.learnt[cases])
-        return Rated(self.name, self.scale, self.range, self.features[rows], *rest)
+        return replace(
+            self,
+            features=self.features[rows],
+            shares=self.shares[rows],
+            panel=panel,
+            ids=ids,
+            learnt=self.learnt[cases],
+        )
 
 
 def main() -> None:
@@ -102,7 +108,7 @@ def main() -> None:
         if (scale := read_rubric(name).scale) is None:
             raise RecordError(f"--rubric {name}: gives choices, not scores")
         ranges.append(scale)
-    if output.exists() and {each.name for each in output.iterdir()} - {
+    if output.exists() and {path.name for path in output.iterdir()} - {
         ADAPTER,
         "judge.json",
         "run.json",
@@ -120,19 +126,22 @@ def main() -> None:
     ]
     scales = {}
     for name in SCALES:
+        parts = [rated_set.part(rated_set.learnt) for rated_set in sets if rated_set.scale == name]
         try:
-            scales[name] = fitted(
-                SCALES[name], [each.part(each.learnt) for each in sets if each.scale == name]
-            )
+            scales[name] = fitted(SCALES[name], parts)
         except RecordError as error:
             if name == "question":
                 raise
             print(f"references will not be read: {error}")
             continue
-        weights = ", ".join(f"{each} {weight:.3g}" for each, weight in scales[name].weights.items())
+        weights = ", ".join(
+            f"{feature} {weight:.3g}" for feature, weight in scales[name].weights.items()
+        )
         print(f"weights of what is read beside the {name}: {weights}")
-    sets = [each for each in sets if each.scale in scales]
-    facts: dict[str, Any] = {"sets": {each.name: measured(each, sets) for each in sets}}
+    sets = [rated_set for rated_set in sets if rated_set.scale in scales]
+    facts: dict[str, Any] = {
+        "sets": {rated_set.name: measured(rated_set, sets) for rated_set in sets}
+    }
     facts |= {name: getattr(args, name) for name in ("only", "seen")}
     output.mkdir(parents=True, exist_ok=True)
     shutil.copytree(adapter, output / ADAPTER, dirs_exist_ok=True)
@@ -148,12 +157,11 @@ def rated(
 
     If no case has one, the responses are returned twice, without a reference and beside the best response of their case.
     """
-    every = list(read_cases(path, **args.table))
-    unseen = [case for case in every if not (args.seen and re.search(args.seen, case.id))]
+    all_cases = list(read_cases(path, **args.table))
+    unseen = [case for case in all_cases if not (args.seen and re.search(args.seen, case.id))]
     cases = Cases(unseen, path)
-    print(
-        arithmetic(f"{path}: cases", len(every), {"seen by the adapter": len(every) - len(cases)})
-    )
+    seen = {"seen by the adapter": len(all_cases) - len(cases)}
+    print(arithmetic(f"{path}: cases", len(all_cases), seen))
     low, high = scale
     shares = (read_ratings(ratings, cases).scores - low) / (high - low)
     if np.nanmin(shares) < 0 or np.nanmax(shares) > 1:
@@ -193,9 +201,9 @@ def rated(
                 args,
             )
         )
-    for each in sets:
+    for rated_set in sets:
         print(
-            f"{each.name}: {len(each.shares):,} rated responses, {each.learnt.sum():,} cases to learn from"
+            f"{rated_set.name}: {len(rated_set.shares):,} rated responses, {rated_set.learnt.sum():,} cases to learn from"
         )
     return sets
 
@@ -236,11 +244,11 @@ def kept(
 ) -> Rated:
     """Return a set without the responses that have no words or no rating; features as `read`."""
     panel = Panel.of_sizes([len(case.responses) for case in cases])
-    columns = [FEATURES.index(each) for each in SCALES[scale]]
+    columns = [FEATURES.index(feature) for feature in SCALES[scale]]
     complete = ~np.isnan(shares) & ~np.isnan(features[:, columns]).any(axis=1)
     sizes = np.bincount(panel.case[complete], minlength=len(cases))
     ids = [case.id for case, size in zip(cases, sizes) if size]
-    learnt = np.array([args.only is None or bool(re.search(args.only, each)) for each in ids])
+    learnt = np.array([args.only is None or bool(re.search(args.only, case_id)) for case_id in ids])
     return Rated(
         name,
         scale,
@@ -255,15 +263,15 @@ def kept(
 
 def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
     """Learn a scale of some features from several sets; RecordError if they have too few cases, or nothing to learn."""
-    parts = [each for each in parts if len(each.shares)]
-    shares = np.concatenate([[], *(each.shares for each in parts)])
-    if (count := sum(each.panel.cases for each in parts)) < FEWEST:
+    parts = [part for part in parts if len(part.shares)]
+    shares = np.concatenate([[], *(part.shares for part in parts)])
+    if (count := sum(part.panel.cases for part in parts)) < FEWEST:
         raise RecordError(f"{count} rated cases; a small judge needs {FEWEST} at least")
     if np.ptp(shares) == 0:
         raise RecordError("every response has the same rating: there is nothing to learn")
-    sizes = np.concatenate([np.bincount(each.panel.case) for each in parts])
+    sizes = np.concatenate([np.bincount(part.panel.case) for part in parts])
     return Scale.fit(
-        names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes)
+        names, np.concatenate([part.features for part in parts]), shares, Panel.of_sizes(sizes)
     )
 
 
@@ -273,9 +281,9 @@ def cross_fitted(rated_set: Rated, sets: Sequence[Rated]) -> np.ndarray:
     for number in range(FOLDS):
         held = fold == number
         parts = [
-            each.part(each.learnt & ~held if each is rated_set else each.learnt)
-            for each in sets
-            if each.scale == rated_set.scale
+            training.part(training.learnt & ~held if training is rated_set else training.learnt)
+            for training in sets
+            if training.scale == rated_set.scale
         ]
         scale = fitted(SCALES[rated_set.scale], parts)
         row = held[rated_set.panel.case]
@@ -289,15 +297,15 @@ def measured(rated_set: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
     values = {name: rated_set.features[:, FEATURES.index(name)] for name in SCALES[rated_set.scale]}
     relations = panel.relations(rated_set.shares)
     tree: dict[str, Any] = {
-        name: accuracies(panel, relations, panel.relations(each))["concordance"]
-        for name, each in (values | {"all": everything}).items()
+        name: accuracies(panel, relations, panel.relations(scores))["concordance"]
+        for name, scores in (values | {"all": everything}).items()
     }
     low, high = rated_set.range
-    points, people = (low + (high - low) * each for each in (everything, rated_set.shares))
+    points, people = (low + (high - low) * shares for shares in (everything, rated_set.shares))
     tree["calibration_error"] = calibration_error(points, people, panel.case, panel.cases)
-    figures = {name: each.to_dict() for name, each in estimate(tree, panel.cases).items()}
+    figures = {name: figure.to_dict() for name, figure in estimate(tree, panel.cases).items()}
     print(
-        f"{rated_set.name}: {', '.join(f'{name} {span(each)}' for name, each in figures.items())}"
+        f"{rated_set.name}: {', '.join(f'{name} {span(figure)}' for name, figure in figures.items())}"
     )
     return figures
 

@@ -94,8 +94,8 @@ def main() -> None:
     if args.candidates_per_case:  # Paper: 4.4.2, responses are generated "separately for each case"
         cases = [replace(case, responses=()) for case in cases]
     files = [
-        format_file(chat_args.chat_template_path, *each)
-        for each in zip(args.candidates, names, strict=True)
+        format_file(chat_args.chat_template_path, *candidate)
+        for candidate in zip(args.candidates, names, strict=True)
     ]
     # --- 2. Have one candidate after the other answer what it has not answered yet -------------------------------------------
     processes, responses, missing, failures = join_processes(), [], 0, []

@@ -60,7 +60,7 @@ def main() -> None:
     apply_rulings(records, rulings, by_case)
     write_lines(args.discussion / REVISIONS, records)
     lines, count = decision_lines(records, rulings), len(waiting_in(records))
-    print(*lines, sep="\n", end="\n" * bool(lines))
+    print(*lines, sep="\n", end="\n" if lines else "")
     waits = f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {args.discussion / QUEUE}"
     if count and args.waiting == STOP:
         print(
@@ -70,9 +70,9 @@ def main() -> None:
         return
     with new_dataset(args.output) as folder:
         written, line = write_round(folder, dataset, recorded, records, encoder, max_length)
-        more = [line] + ["rows: no --training is given, so no length was checked"] * (
-            encoder is None
-        )
+        more = [line]
+        if encoder is None:
+            more.append("rows: no --training is given, so no length was checked")
         print(*more, sep="\n")
         facts = dataset.statistics | written
         facts |= round_facts(dataset, len(recorded), records, discussion, [*lines, *more])

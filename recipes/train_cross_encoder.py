@@ -83,7 +83,9 @@ def main() -> None:
     args, training = parse((ListArguments, CrossEncoderTrainingArguments), __doc__)
     base = checkpoint_folder(args.encoder)
     scored = [
-        each for each in scored_cases(args) if args.only is None or re.search(args.only, each[0].id)
+        (case, scores)
+        for case, scores in scored_cases(args)
+        if args.only is None or re.search(args.only, case.id)
     ]
     scored = with_an_order(without_leaks(scored, args))
     if args.lists is not None and args.lists < len(scored):
@@ -123,12 +125,12 @@ def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
     )
     leaks = dict(evaluation.leaks(case for case, _ in scored))
     print(arithmetic("cases", len(scored), Counter(leaks.values())))
-    return [each for each in scored if each[0].id not in leaks]
+    return [(case, scores) for case, scores in scored if case.id not in leaks]
 
 
 def with_an_order(scored: list[Scored]) -> list[Scored]:
     """Return the cases with two different scores; print the arithmetic."""
-    kept = [each for each in scored if len({score for score in each[1] if score is not None}) > 1]
+    kept = [(case, scores) for case, scores in scored if len({*scores} - {None}) > 1]
     print(arithmetic("cases", len(scored), {"no two different scores": len(scored) - len(kept)}))
     return kept
 

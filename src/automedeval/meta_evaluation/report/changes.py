@@ -33,7 +33,7 @@ def candidates_of(cases: Cases, chosen: Iterable[str], option: str) -> dict[str,
     """
     chosen = list(dict.fromkeys(chosen))
     if unknown := [name for name in chosen if name not in cases.models]:
-        names = in_a_row([*cases.models[:8], *["…"] * (len(cases.models) > 8)])
+        names = in_a_row(cases.models[:8] + (["…"] if len(cases.models) > 8 else []))
         raise RecordError(f"{option}: {cases.source} has no model {unknown[0]!r}; it has {names}")
     responses = {}
     for name in chosen:
@@ -180,9 +180,8 @@ def against_baseline(
         }
         for case in worse:
             question = " ".join(question_text(case.question).split())
-            record["questions"][case.id] = (
-                f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
-            )
+            more = "…" if len(question) > FIRST_WORDS else ""
+            record["questions"][case.id] = f"“{question[:FIRST_WORDS]}{more}”"
     tested = [figures for figures in record["models"].values() if figures["p"] is not None]
     for figures, adjusted in zip(tested, holm([figures["p"] for figures in tested])):
         figures["p_adjusted"] = adjusted

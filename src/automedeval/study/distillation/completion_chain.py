@@ -25,6 +25,7 @@ from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Dialogue, Prompt
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise
+from automedeval.records.text import several
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
@@ -210,7 +211,7 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     total = ended.total()
     there = ", ".join(f"{name} {ended[name]:,}" for name in ENDED)
     spread = ", ".join(
-        f"{number} call{'s' * (number > 1)}: {count:,}" for number, count in sorted(calls.items())
+        f"{several(number, 'call')}: {count:,}" for number, count in sorted(calls.items())
     )
     lines = [f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing"]
     if total:
