@@ -18,6 +18,7 @@ from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
 from tables import rows_of, write_csv
 
+from automedeval.records import RecordError
 from automedeval.records.offline import is_here
 
 ROWS = [
@@ -219,9 +220,9 @@ def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too
 def test_offline_refuses_what_another_library_wants_to_send(endpoint):
     options = ("answers.csv", "--judge", "baseline:longer text", "--offline")
     succeeded(run_command("judge", *options))
-    with pytest.raises(ValueError, match="--offline: models"):
+    with pytest.raises(RecordError, match="--offline: models"):
         socket.create_connection(("models.example.com", 80))
-    with pytest.raises(ValueError, match="--offline: 10"):
+    with pytest.raises(RecordError, match="--offline: 10"):
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"question", ("10.1.2.3", 53))
 
 
@@ -235,7 +236,7 @@ def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monk
         store = QdrantClient(url="http://qdrant.example.com:6333", check_compatibility=False)
         with pytest.raises(ResponseHandlingException):
             store.get_collections()
-        with pytest.raises(ValueError, match="--offline: books"):
+        with pytest.raises(RecordError, match="--offline: books"):
             urllib.request.urlopen("http://books.example.com/tetanus.md")
         assert proxy.asked
         assert [each["path"] for each in proxy.requests if "://" in each["path"]] == []

@@ -1,4 +1,28 @@
-"""The errors that a user can correct, and how those of libraries become one of them."""
+"""The errors that a user can correct, and how those of libraries become one of them.
+
+    AutoMedEvalError          the base, a ValueError; the message is one readable line
+      x RecordError           every reader, writer and loader: a record, a file or an argument
+        + UnclearArguments    records/columns.py: a table can be read in several ways
+      x ChatError             models/endpoint.py, models/decisions.py: no request can be answered
+      x Refused               annotation/validation.py: a request to the physicians' page
+        + SignedOut           annotation/app.py, status 401
+        + NotYours            annotation/store.py and app.py, status 404
+        + Stale               annotation/store.py, status 409
+        + Invalid             annotation/validation.py, forms.py and app.py, status 422
+
+Catch the base, or of a judge the two that tell who can help:
+
+    try:
+        verdicts = list(judge(cases))
+    except RecordError as error:  # correct the file or the argument that the message names
+        ...
+    except ChatError as error:  # correct the key, the model's name or the address, or wait
+        ...
+
+Of a command and a recipe `run` of records/command_line.py catches the base: the message on stderr,
+exit status 1. The page answers what is `Refused` with its status and its heading. What is wrong
+with one answer of a model is raised nowhere: the verdict is invalid and says why (`Verdict.error`).
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

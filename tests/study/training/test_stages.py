@@ -19,6 +19,7 @@ from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from factories import read_yaml
+from jinja2 import TemplateError
 from programs import ROOT, failed, run_recipe
 from tables import rows_of
 from torch.optim import SGD
@@ -336,7 +337,7 @@ def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model):
     longer = shown([*prompt, answer, prompt[1], answer])
     assert longer.startswith(answered)
     assert longer.count(f"Step 1{tokenizer.eos_token}") == 2
-    with pytest.raises(Exception, match="there is tool"):
+    with pytest.raises(TemplateError, match="there is tool"):
         shown([{"role": "tool", "content": "x"}])
 
 
