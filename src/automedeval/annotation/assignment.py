@@ -53,7 +53,9 @@ class Progress:
     left: int
 
 
-def free_items(connection: Connection, study: Study, who: Annotator, since: float) -> list[Item]:
+def free_items(
+    connection: Connection, study: Study, annotator: Annotator, since: float
+) -> list[Item]:
     """Return the items that can be assigned to an annotator, the next one first.
 
     They are sorted by kind (in the order of the study's file), the items of the overlap first, then by the number of
@@ -68,14 +70,14 @@ def free_items(connection: Connection, study: Study, who: Annotator, since: floa
     )
     taken = {row.item: row.number for row in counted}
     assigned = connection.execute(
-        "SELECT kind, case_id FROM assignments WHERE annotator = ?", [who.name]
+        "SELECT kind, case_id FROM assignments WHERE annotator = ?", [annotator.name]
     )
     seen = {(row.kind, row.case_id) for row in assigned}
     free = []
     for number, (kind, plan) in enumerate(study.plans.items()):
-        if who.role not in plan.roles:
+        if annotator.role not in plan.roles:
             continue
-        able = sum(annotator.role in plan.roles for annotator in study.annotators)
+        able = sum(person.role in plan.roles for person in study.annotators)
         for place, item in enumerate(item for item in study.items if item.kind == kind):
             count, is_shared = taken.get(item.key, 0), place < plan.overlap
             # The overlap goes to everybody, however many answered it and then left the study.
@@ -85,12 +87,12 @@ def free_items(connection: Connection, study: Study, who: Annotator, since: floa
     return [item for _, item in sorted(free, key=itemgetter(0))]
 
 
-def new_row(study: Study, item: Item, who: Annotator) -> JsonObject:
+def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
     """Return the row of a new assignment, with slots and verdicts in a random order.
 
     A verdict that is verified is shown in its own slots: nothing in its text is renamed before it is checked.
     """
-    rng = random.Random(f"{study.seed}:{who.name}:{item.key}".encode())
+    rng = random.Random(f"{study.seed}:{annotator.name}:{item.key}".encode())
     if item.kind == "prefer":
         slots, parts = [0, 1], [PREFERENCE]
     elif item.kind == "jury":
@@ -98,8 +100,8 @@ def new_row(study: Study, item: Item, who: Annotator) -> JsonObject:
     elif item.kind == "verify":
         judges = rng.sample(item.judges, len(item.judges))
         judged = study.verdicts[item.case_id, judges[0]].order
-        every = range(len(study.case_of(item).responses))
-        slots = [*judged, *(index for index in every if index not in judged)]
+        responses = range(len(study.case_of(item).responses))
+        slots = [*judged, *(index for index in responses if index not in judged)]
         parts = [VERDICT + judge for judge in judges]
     else:
         slots = list(range(len(study.cases[item.case_id].responses)))
@@ -113,7 +115,7 @@ def new_row(study: Study, item: Item, who: Annotator) -> JsonObject:
         "kind": item.kind,
         "case_id": item.case_id,
         "judges": item.judges,
-        "annotator": who.name,
+        "annotator": annotator.name,
     }
     return about | numbers | {"slots": slots, "parts": parts, "state": OPEN}
 

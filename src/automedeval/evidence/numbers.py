@@ -128,8 +128,10 @@ def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
         known += [(number, place) for number in numbers(text)]
     different = []
     for number in numbers(answer):
-        beside = [entry for entry in known if entry[0].kind == number.kind]
-        measures = [entry for entry in beside if entry[0].counted or number.counted < 2]
+        beside = [(allowed, place) for allowed, place in known if allowed.kind == number.kind]
+        measures = [
+            (allowed, place) for allowed, place in beside if allowed.counted or number.counted < 2
+        ]
         for end in {number.low, number.high} if measures else ():
             factors = [_factor(end, allowed, number.is_daily) for allowed, _ in measures]
             nearest, place = measures[factors.index(min(factors))]

@@ -136,16 +136,16 @@ def selected_responses(
     return [index for index, name in enumerate(case.models) if name in wanted]
 
 
-def _cyclic_groups(items: list[int], size: int) -> Iterator[tuple[int, ...]]:
+def _cyclic_groups(indices: list[int], size: int) -> Iterator[tuple[int, ...]]:
     """Yield one group per item, so that every item stands in `size` groups, once in each slot.
 
     The offsets are a Golomb ruler as long as the cycle allows: then no two items meet twice more often than they must.
     """
     offsets = [0, 1, 3, 7, 12, 20][:size]
-    if len({offset % len(items) for offset in offsets}) < size or size > len(offsets):
+    if len({offset % len(indices) for offset in offsets}) < size or size > len(offsets):
         offsets = list(range(size))
-    for start in range(len(items)):
-        yield tuple(items[(start + offset) % len(items)] for offset in offsets)
+    for start in range(len(indices)):
+        yield tuple(indices[(start + offset) % len(indices)] for offset in offsets)
 
 
 def _arrangements(

@@ -65,16 +65,15 @@ def judge_missing(
     own: Iterator[Request] = itertools.islice(requests, rank, None, count)
     if not judge.batched:  # the requests of an endpoint are packed anew
         own = (request for request in own if request.key not in done)
-    verdicts = (
-        verdict
-        for window in windows_of(own)
-        for _, verdict in judge.judge(window, [request.key not in done for request in window])
-    )
-    log.fill(
-        (verdict for verdict in verdicts if "failed" not in verdict.extra),
-        -(-max(0, total - len(done)) // count),
-        name=name,
-    )
+
+    def answered() -> Iterator[Verdict]:
+        for window in windows_of(own):
+            missing = [request.key not in done for request in window]
+            for _, verdict in judge.judge(window, missing):
+                if "failed" not in verdict.extra:
+                    yield verdict
+
+    log.fill(answered(), -(-max(0, total - len(done)) // count), name=name)
 
 
 def judge_by_file(

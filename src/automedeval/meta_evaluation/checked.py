@@ -70,7 +70,7 @@ def measure(
 def _shares(figures: JsonObject) -> list[tuple[str, JsonObject]]:
     """Return (model, share of answers with a number that differs), the model with most of them first."""
     shares = [(model, figures[model]["differing_answers"]) for model in sorted(figures)]
-    return sorted(shares, key=lambda entry: -(entry[1]["value"] or 0))
+    return sorted(shares, key=lambda model: -(model[1]["value"] or 0))
 
 
 def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:

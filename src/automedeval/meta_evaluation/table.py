@@ -379,12 +379,12 @@ class VerdictTable:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
         cases = self.cases
-        items, values = list[int](), list[float | None]()
+        indices, values = list[int](), list[float | None]()
         for response, verdict in zip(self.response.tolist(), self.verdicts):
             if verdict.checklist:
                 values += verdict.checklist[key]
-                items += range(cases.first_item[response], cases.first_item[response + 1])
-        means = means_at(np.array(values, float), np.array(items, int), len(cases.items))
+                indices += range(cases.first_item[response], cases.first_item[response + 1])
+        means = means_at(np.array(values, float), np.array(indices, int), len(cases.items))
         return np.where(cases.empty[cases.response_of], 0.0, means)
 
     @cached_property

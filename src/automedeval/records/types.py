@@ -296,7 +296,7 @@ class Case:
         if not text.strip():
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
         entries = take(record, "responses", (list,), ... if least_responses else [])
-        responses = tuple(Response.from_dict(entry) for entry in entries)
+        responses = tuple(Response.from_dict(response) for response in entries)
         if len(responses) < least_responses:
             raise RecordError(f"case {case_id!r} has no response")
         models = [response.model for response in responses]

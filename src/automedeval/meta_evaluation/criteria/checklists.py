@@ -56,8 +56,8 @@ def read_labels(path: str, cases: Cases) -> tuple[Labels, list[str]]:
         if label.criterion not in texts:
             missing = label.criterion[:80]
             raise RecordError(f"{place}: case {case.id!r} has no criterion {missing!r}")
-        item = cases.first_item[response] + texts.index(label.criterion)
-        labels.setdefault(label.annotator, np.full(len(cases.items), np.nan))[item] = label.met
+        index = cases.first_item[response] + texts.index(label.criterion)
+        labels.setdefault(label.annotator, np.full(len(cases.items), np.nan))[index] = label.met
     return labels, notes
 
 

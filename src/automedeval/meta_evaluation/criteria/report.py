@@ -78,14 +78,14 @@ def missed(reading: VerdictTable) -> dict[str, JsonObject]:
     """
     cases = reading.cases
     items_of: dict[str, list[int]] = defaultdict(list)
-    for item, (_, criterion) in enumerate(cases.items):
+    for index, (_, criterion) in enumerate(cases.items):
         for tag in criterion.tags:
-            items_of[tag].append(item)
+            items_of[tag].append(index)
     failed = np.where(cases.points > 0, 1 - reading.met, reading.met)
     failed[~reading.shown()[cases.response_of]] = np.nan
     result: dict[str, JsonObject] = {}
-    for tag, items in items_of.items():
-        shares, model_of = failed[items], cases.model_of[cases.response_of[items]]
+    for tag, indices in items_of.items():
+        shares, model_of = failed[indices], cases.model_of[cases.response_of[indices]]
         read = is_known(shares)
         if not read.any():
             continue

@@ -132,22 +132,22 @@ def check_texts(
         raise ValueError(
             f"{len(predictions)} predictions, {len(lists)} references: must be as many, at least one"
         )
-    for item, (prediction, texts) in enumerate(zip(predictions, lists)):
+    for index, (prediction, texts) in enumerate(zip(predictions, lists)):
         if not isinstance(texts, (list, tuple)) or not texts:
             raise ValueError(
-                f"references[{item}] must be a text or a list of one text or more, not {texts!r:.60}"
+                f"references[{index}] must be a text or a list of one text or more, not {texts!r:.60}"
             )
         for name, text in (("predictions", prediction), *(("references", text) for text in texts)):
             if not isinstance(text, str):
                 raise ValueError(
-                    f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}"
+                    f"{name}[{index}] must be a text, not {type(text).__name__}: {text!r:.60}"
                 )
     return predictions, [list(texts) for texts in lists]
 
 
-def _best(rows: Sequence[list[float]], owners: Sequence[int], items: int) -> list[list[float]]:
+def _best(rows: Sequence[list[float]], owners: Sequence[int], count: int) -> list[list[float]]:
     """Return the largest value of each figure per item; an empty list for an item without figures."""
-    best: list[list[float]] = [[] for _ in range(items)]
+    best: list[list[float]] = [[] for _ in range(count)]
     for owner, row in zip(owners, rows):
         best[owner] = (
             list(map(max, best[owner], row)) if best[owner] and row else best[owner] or row

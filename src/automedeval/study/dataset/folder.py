@@ -215,7 +215,7 @@ def write_splits(
 
     A split without rows is left out: `datasets` cannot read an empty file. `encoder` counts tokens as in `row_faults`.
     """
-    every = list(chain.from_iterable(splits.values()))
+    all_rows = list(chain.from_iterable(splits.values()))
     facts = {}
     for name, rows in splits.items():
         if rows:
@@ -226,10 +226,10 @@ def write_splits(
         # of all rows of all splits: what ties a model to the data it was trained on
         "fingerprint": digest([[name, facts[name]["fingerprint"]] for name in sorted(facts)]),
         "splits": facts,
-        "licenses": sorted(_tally(every, "license")),
-        "sources": _rows_by(every, "source", "license"),
-        "teachers": _rows_by(every, "teacher", "judge", "rubric"),
-        "reference_rows": sum(row["models"][-1] == REFERENCE for row in every),
+        "licenses": sorted(_tally(all_rows, "license")),
+        "sources": _rows_by(all_rows, "source", "license"),
+        "teachers": _rows_by(all_rows, "teacher", "judge", "rubric"),
+        "reference_rows": sum(row["models"][-1] == REFERENCE for row in all_rows),
     }
 
 

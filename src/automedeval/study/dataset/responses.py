@@ -186,7 +186,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     done = set(answered(log, cases))
     processes.wait()  # until every process has checked its share
     windows = [cases[start : start + window] for start in range(0, len(cases), window)]
-    answers = (respond(chat, name, log.settings, some, done) for some in windows[own])
+    answers = (respond(chat, name, log.settings, part, done) for part in windows[own])
     share = math.ceil((len(cases) - len(done)) / processes.count)
     log.fill(chain.from_iterable(answers), share, "response", name)
 
