@@ -140,8 +140,10 @@ def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
     for annotator in study.annotators:
         token = store.invite(annotator.name, anew=False)
         done = store.progress(annotator.name)
-        how_far = f"{done.done} done, {done.skipped} skipped, {done.open + done.left} to do"
-        if token:
-            how_far = f"{args.address}/invitation/{token}"
-        print(f"  {annotator.name} ({annotator.role}): {how_far}")
+        status = (
+            f"{args.address}/invitation/{token}"
+            if token
+            else f"{done.done} done, {done.skipped} skipped, {done.open + done.left} to do"
+        )
+        print(f"  {annotator.name} ({annotator.role}): {status}")
     print(f"\nphysicians: {args.address}\nstop with Ctrl+C")

@@ -402,7 +402,7 @@ def print_standings(
         lines.append(RANKED)
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
     lines += first_unread(verdicts)
-    lines += [f"{counts}valid rate {valid_rate:.3f}", *filter(None, [spent(verdicts)])]
+    lines += filter(None, [f"{counts}valid rate {valid_rate:.3f}", spent(verdicts)])
     if cut:
         lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
     if unread:

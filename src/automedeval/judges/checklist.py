@@ -30,9 +30,10 @@ class ChecklistJudge(Judge):
     ) -> Iterator[tuple[int, Verdict]]:
         wanted = [True] * len(requests) if wanted is None else wanted
         empty = [request.case.responses[request.slots[0]].is_empty for request in requests]
-        for index in (index for index, want in enumerate(wanted) if want and empty[index]):
-            count = len(requests[index].case.criteria)
-            yield index, self._checklist(requests[index], [False] * count, [0.0] * count)
+        for index, want in enumerate(wanted):
+            if want and empty[index]:
+                count = len(requests[index].case.criteria)
+                yield index, self._checklist(requests[index], [False] * count, [0.0] * count)
         yield from super().judge(requests, [want and not gone for want, gone in zip(wanted, empty)])
 
     def _checklist(

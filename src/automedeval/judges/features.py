@@ -5,6 +5,7 @@ A text that the encoder cannot read (see `Encoder.reads`) counts as one without 
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,7 +94,7 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     cut = {
         text: pieces(words) if read else [] for (text, words), read in zip(different.items(), reads)
     }
-    distinct = list(dict.fromkeys(piece for parts in cut.values() for piece in parts))
+    distinct = list(dict.fromkeys(chain.from_iterable(cut.values())))
     encoded = dict(zip(distinct, encoder.encode_tokens(distinct)))
     empty = np.empty((0, encoder.dimensions), np.float32)
     return {

@@ -120,7 +120,7 @@ def say(template: str, **facts: Any) -> list[str]:
     made = environment("automedeval.meta_evaluation")
     made.finalize, made.tests["clear"] = _on_one_line, is_clear
     text = made.get_template(f"{template}.jinja").render(facts)
-    return [said.strip() for said in map(_on_one_line, text.split("\n\n")) if said.strip()]
+    return [line.strip() for line in map(_on_one_line, text.split("\n\n")) if line.strip()]
 
 
 def _on_one_line(value: Any) -> Any:

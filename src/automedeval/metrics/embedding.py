@@ -70,7 +70,7 @@ def nearest(
         for case, *there in zip(cases, *sides.values())
     ]
     cut_texts = chain(*sides.values(), *responses)
-    texts = list(dict.fromkeys(piece for cut in cut_texts for piece in cut))
+    texts = list(dict.fromkeys(chain.from_iterable(cut_texts)))
     vectors = encoder.encode(texts, on_batch)
     place = {text: number for number, text in enumerate(texts)}
 

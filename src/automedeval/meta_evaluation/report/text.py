@@ -165,8 +165,8 @@ def read_first(result: JsonObject) -> list[tuple[str, str]]:
 def _worse(result: JsonObject) -> list[str]:
     models = result.get("baseline", {"models": {}})["models"].values()
     ranks = zip_longest(*(model["cases"] for model in models))
-    cases = dict.fromkeys(chain.from_iterable(ranks))
-    return [case for case in cases if case is not None]
+    cases = filter(None, chain.from_iterable(ranks))
+    return list(dict.fromkeys(cases))
 
 
 def known_of(result: JsonObject) -> tuple[JsonObject, JsonObject, JudgeProfile]:
