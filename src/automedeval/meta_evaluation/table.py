@@ -434,12 +434,12 @@ class VerdictTable:
     @cached_property
     def missing(self) -> ndarray:
         """Whether what the judge was asked about is in no verdict of a run: bool [runs, responses], of pairs [runs, pairs]."""
-        verdict, shown, asked = self.panel.group, self.response, self.asked
+        verdict, places, asked = self.panel.group, self.response, self.asked
         if self.of_pairs:
-            verdict, shown, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
+            verdict, places, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
         missing = np.tile(asked, (len(self.runs), 1))
         for absent, run in zip(missing, self.runs):
-            absent[shown[self.run[verdict] == run]] = False
+            absent[places[self.run[verdict] == run]] = False
         return missing
 
     @cached_property

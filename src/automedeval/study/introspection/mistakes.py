@@ -120,10 +120,10 @@ def _recorded(
     if not rubric.scale:
         raise RecordError(f"{rubric.name} gives choices, and a round of introspection is on scores")
     order = tuple(row["order"])
-    shown = Verdict(
+    verdict = Verdict(
         original.id, row["judge"], row["rubric"], order, extra={"models": row["models"]}
     )
-    case = as_shown(original, shown)
+    case = as_shown(original, verdict)
     texts = [case.responses[index].text for index in order]
     reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
     if not reading.valid:
