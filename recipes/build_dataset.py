@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
+from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError, option
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import read_cases
@@ -39,10 +40,6 @@ class BuildDatasetArguments(TableArguments):
     plan: str = option("YAML file of the curriculum: teachers, stages, test cases, verification")
     output: str = option("folder of the data set; an earlier data set there is replaced")
     verdict_ratings: str | None = option("physicians' ratings of the verdicts", None)
-    encoder: str = option(
-        "checkpoint that embeds texts for the classifier of verdicts without a quality, if the plan asks for one",
-        "models/all-MiniLM-L6-v2",
-    )
     training: str | None = option(
         "YAML of recipes/sft.py: rows too long for its max_length are dropped (default: no length is checked)",
         None,
@@ -62,7 +59,7 @@ class BuildDatasetArguments(TableArguments):
 
 def main() -> None:
     """Run all steps, write the card, and move the folder to its place."""
-    (args,) = parse((BuildDatasetArguments,), __doc__)
+    args, encoder_args = parse((BuildDatasetArguments, EncoderArguments), __doc__)
     plan, rubrics = read_plan(args.plan), rubrics_with(args.rubrics)
     licenses = dict(named.split("=", 1) for named in args.licenses)
     encoder, max_length = row_limit(args.training)
@@ -75,9 +72,7 @@ def main() -> None:
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
     quality_by, quality_report = "the label that came with the verdict", None
     if data.unlabelled:
-        from automedeval.models.embeddings import Encoder  # torch is loaded by those who need it
-
-        classifier = QualityClassifier(Encoder(args.encoder))
+        classifier = QualityClassifier(encoder_args.load())
         quality_report = data.fit(classifier)
         data.classify(classifier)
         quality_by += ", or else by the classifier"
@@ -114,7 +109,7 @@ def main() -> None:
         }
         write_lines(place / "dropped.jsonl", judged.dropped)
         write_card(place, facts)
-        record_run(place / "run.json", args)
+        record_run(place / "run.json", args, encoder_args)
     print(f"instructions {facts['fingerprint']}: {args.output}")
 
 

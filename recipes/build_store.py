@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from automedeval.evidence.arguments import QDRANT_URL
 from automedeval.evidence.books import TOKENS, Book, find_books
+from automedeval.models.arguments import EncoderArguments
 from automedeval.records import option
 from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse, run
@@ -29,10 +30,8 @@ class BuildStoreArguments:
     books: list[str] = option(
         "files or folders (.pdf, .md, .txt, .jsonl); with KIND=PATH the list of books names their kind"
     )
-    encoder: str = option("checkpoint that embeds passages: folder or Hub id")
     store: str = option("folder of the store")
     qdrant_url: str | None = option(QDRANT_URL, None)
-    device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
 
     def __post_init__(self) -> None:
         self.books = comma_list(self.books)
@@ -40,17 +39,16 @@ class BuildStoreArguments:
 
 def main() -> None:
     """Cut every book into passages, store the missing ones, and report what else the store contains."""
-    (args,) = parse((BuildStoreArguments,), __doc__)
+    args, encoder_args = parse((BuildStoreArguments, EncoderArguments), __doc__)
     # Every file is opened before a model is loaded, so that faults are reported at once.
     books, skipped = find_books(args.books)
 
     from automedeval.evidence.store import StoreWriter
-    from automedeval.models.embeddings import Encoder  # slow to import
 
-    encoder = Encoder(args.encoder, args.device)
+    encoder = encoder_args.load()
     tokens = min(TOKENS, encoder.max_tokens)
     with StoreWriter(args.store, encoder, tokens, args.qdrant_url) as store:
-        record_run(Path(args.store) / "run.json", args)
+        record_run(Path(args.store) / "run.json", args, encoder_args)
         counts, ids, rows = Counter(), set(), []
         with tqdm(total=0, unit="passage") as bar:
             for book in books:

@@ -15,7 +15,7 @@ from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
 from automedeval.judges.run import first_unread, refuse_failures, verdict_log
-from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records
 from automedeval.records.arguments import TableArguments
@@ -38,7 +38,6 @@ class DistillArguments(TableArguments):
     )
     output: str = option("folder for verdicts.jsonl")
     reference_as_response: bool = option("show the reference as one more response", False)
-    models: str | None = option("show only these models' responses: A,B,C", None)
     rubric: str = option("a rubric with a score line, packaged or your .yaml", "automedeval")
     seed: int = option("seed of the orders and of sampling", 0)
     limit: int | None = option("judge only so many cases, the first ones", None)
@@ -54,12 +53,13 @@ class DistillArguments(TableArguments):
 
 def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
-    args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
+    kinds = (DistillArguments, KnowledgeArguments, EncoderArguments, ChatArguments)
+    args, books, encoder_args, chat_args = parse(kinds, __doc__)
     # --- 1. Load the teacher and its books, and plan a request for each case -------------------------------------------------
     judged = any(Path(args.output).glob("verdicts*.jsonl"))
     if args.dry_run and not judged:  # no server is asked
         chat_args.unasked, chat_args.loads = True, False
-    chain = chain_of(args, books, chat_args)
+    chain = chain_of(args, books, encoder_args, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], **args.table)
     for note in requests.table_notes:
         print(note)
@@ -76,7 +76,7 @@ def main() -> None:
             if verdict.author != log.author and verdict.extra.get("teacher") == args.teacher:
                 by = f"{args.teacher} teacher's verdicts by {' by '.join(verdict.author)}"
                 raise RecordError(f"{log.path} holds the {by}: choose another --output")
-        record_run(log.run_file, args, books, chat_args)
+        record_run(log.run_file, args, books, encoder_args, chat_args)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     # --- 3. Tell how the chains ended ----------------------------------------------------------------------------------------
     judged = [verdict for verdict in log.records() if verdict.case_id in requests.digests]
@@ -89,7 +89,10 @@ def main() -> None:
 
 
 def chain_of(
-    args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments
+    args: DistillArguments,
+    books: KnowledgeArguments,
+    encoder_args: EncoderArguments,
+    chat_args: ChatArguments,
 ) -> CompletionChain:
     """Return the teacher, with the books that it may ask."""
     kind, file = parse_model(args.judge)
@@ -99,10 +102,8 @@ def chain_of(
         if recorded
         else chat_args.load(args.judge, args.seed)
     )
-    models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
-    options = {"seed": args.seed, "models": models, "score_decoding": "free"}
-    judge = Judge(chat, args.rubric, **options)
-    search, store = books.open(chat_args.device)
+    judge = Judge(chat, args.rubric, seed=args.seed, score_decoding="free")
+    search, store = books.open(encoder_args, chat_args.device)
     shown = {"reference_as_response": args.reference_as_response, "shuffle": not recorded}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 

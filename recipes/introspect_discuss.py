@@ -15,7 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.evidence.arguments import KnowledgeArguments
-from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, option
 from automedeval.records.arguments import comma_list
@@ -71,7 +71,8 @@ class DiscussArguments(RoundArguments):
 
 def main() -> None:
     """Find the mistakes, discuss them, and write what was said and what waits."""
-    args, books, chat_args = parse((DiscussArguments, KnowledgeArguments, ChatArguments), __doc__)
+    kinds = (DiscussArguments, KnowledgeArguments, EncoderArguments, ChatArguments)
+    args, books, encoder_args, chat_args = parse(kinds, __doc__)
     if args.suggester:
         books.check()
     dataset, recorded = args.read()
@@ -85,10 +86,10 @@ def main() -> None:
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge, settings]
-            partners = partners_of(args, books, chat_args, about)
+            partners = partners_of(args, books, encoder_args, chat_args, about)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
-            record_run(args.discussion / "run.json", args, books, chat_args)
+            record_run(args.discussion / "run.json", args, books, encoder_args, chat_args)
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(opened, journal):
                     bar.update()
@@ -115,7 +116,9 @@ def main() -> None:
     )
 
 
-def partners_of(args: Any, books: Any, chat_args: Any, about: list[str]) -> Partners:
+def partners_of(
+    args: Any, books: Any, encoder_args: Any, chat_args: Any, about: list[str]
+) -> Partners:
     """Return both partners, with the suggesting model's reference books."""
 
     def partner(model: str, role: str) -> Any:
@@ -134,7 +137,7 @@ def partners_of(args: Any, books: Any, chat_args: Any, about: list[str]) -> Part
         if recorded or args.reviewer != args.suggester
         else suggester
     )
-    search, store = books.open(chat_args.device)
+    search, store = books.open(encoder_args, chat_args.device)
     return Partners(
         suggester,
         reviewer,

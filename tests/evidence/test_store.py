@@ -19,6 +19,7 @@ from automedeval.evidence import store
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.evidence.books import Passage
 from automedeval.evidence.store import COLLECTION, KnowledgeBase, StoreWriter
+from automedeval.models.arguments import EncoderArguments
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 
@@ -182,10 +183,8 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder, monkeypatch
 
 def test_the_arguments_of_a_teacher_open_a_store(shelf):
     shelf.filled()
-    arguments = KnowledgeArguments(
-        store=str(shelf.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2
-    )
-    search, fingerprint = arguments.open("cpu")
+    arguments = KnowledgeArguments(store=str(shelf.folder), qdrant_url=shelf.url, passages=2)
+    search, fingerprint = arguments.open(EncoderArguments(str(ENCODER)), "cpu")
     ((nearest, _),) = search(["insulin"])
     assert nearest.text == TEXTS[1]
     ids = [int(digest([each.book, each.section, each.page, each.text]), 16) for each in PASSAGES]
@@ -195,7 +194,7 @@ def test_the_arguments_of_a_teacher_open_a_store(shelf):
         base.add(
             [*PASSAGES[:-1], Passage.of("Book", "", 1, "Zopiclone 75 mg is for short use only.")]
         )
-    changed = KnowledgeArguments(
-        store=str(other.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2
+    changed = KnowledgeArguments(store=str(other.folder), qdrant_url=shelf.url, passages=2)
+    assert changed.open(EncoderArguments(str(ENCODER)), "cpu")[1] != fingerprint, (
+        "as many passages, one with another dose"
     )
-    assert changed.open("cpu")[1] != fingerprint, "as many passages, one with another dose"

@@ -48,8 +48,8 @@ def test_each_response_has_a_verdict_with_its_score(chat):
 
 
 def test_sharing_the_case_and_the_response_changes_no_probability(chat):
-    judge = ChecklistJudge(chat, "checklist", rationale=False, models=["a"])
-    (verdict,) = judge([case()])
+    judge = ChecklistJudge(chat, "checklist", rationale=False)
+    (verdict,) = judge([case(responses=RESPONSES[:1])])
     assert len(chat._prefix.tokens) > 100  # computed once for all criteria
     prompts = judge.prompt(judge.plan(case())[0])
     alone = [next(chat.answer([prompt]))[1].probabilities[0]["met"] for prompt in prompts]
@@ -66,7 +66,7 @@ def test_what_cannot_be_read_stays_unread():
 
     with EndpointDouble(script) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, concurrency=1)
-        (verdict,) = ChecklistJudge(chat, "checklist", models=["a"])([case()])
+        (verdict,) = ChecklistJudge(chat, "checklist")([case(responses=RESPONSES[:1])])
     checklist = verdict.checklist
     assert checklist["met"] == [True, None, False]
     assert checklist["met_probabilities"] == [None] * 3

@@ -50,20 +50,16 @@ def ordered(verdicts) -> list[dict]:
     [
         ("{}", Judge, {"orders": "latin", "rationale": False}),
         ("{}", Judge, {"rubric": "medical_pairwise", "baseline": "larch-7b", "seed": 3}),
-        ("likelihood:{}", LikelihoodJudge, {"models": ["larch-7b", "juniper-7b"]}),
+        ("likelihood:{}", LikelihoodJudge, {}),
         ("openai:m", Judge, {}),
         ("baseline:BM25 to the question", BaselineJudge, {}),
     ],
 )
 def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path):
     spec = spec.format(tiny_model)
-    words = {
-        name: ",".join(value) if isinstance(value, list) else value
-        for name, value in options.items()
-    }
     with EndpointDouble(good_answer) as endpoint:
         chat = FAST | ({"base_url": endpoint.url} if spec == "openai:m" else {})
-        written = by_recipe(tmp_path, "--judge", spec, *flags(**words, **chat))
+        written = by_recipe(tmp_path, "--judge", spec, *flags(**options, **chat))
         judge = load_judge(spec, **options, chat=chat, cases=cases)
         assert isinstance(judge, kind)
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written

@@ -448,11 +448,8 @@ def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
 def test_values_of_several_tokens_stay_within_a_window(tmp_path, cases):
     folder = build_tiny_model(tmp_path / "m", model_type="mistral", **LOCAL)
     judge = load(folder)
-    assert_equal(
-        Judge(judge.chat, "medical_pairwise", models=cases[0].models[:2]),
-        plain_of(judge),
-        cases[:1],
-    )
+    two = replace(cases[0], responses=cases[0].responses[:2])
+    assert_equal(Judge(judge.chat, "medical_pairwise"), plain_of(judge), [two])
 
 
 def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):

@@ -217,7 +217,7 @@ class Encoder:
 
     name, fingerprint = "words", "0" * 12
 
-    def __init__(self, model: str, pooling: str | None = None):
+    def __init__(self, model: str, device: str):
         self.model = model
 
     def encode(self, texts: list[str]) -> np.ndarray:
@@ -261,7 +261,7 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path):
         verdict.extra["quality"] = "low"
     study.plan = BY_QUALITY
     told(
-        study.build(),
+        study.build(encoder="words"),
         "quality: accuracy of the classifier ",
         "; 30 are low by physicians' checks",
         "quality: 70 verdicts called high or low by the classifier",
@@ -278,7 +278,8 @@ def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path):
     ratings = ratings_of(strong[:4], "knowledge") + ratings_of(weak[4:20], "attribution")
     ratings += ratings_of(strong[4:6], "fluency")  # no fault of what is said
     study.plan = BY_QUALITY
-    done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
+    file = study.write("ratings.jsonl", ratings)
+    done = succeeded(study.build(verdict_ratings=file, encoder="words"))
     # 34 strong ones pass, and there are as many low ones
     assert "quality: 14 verdicts → 14 corrupted" in done.stdout
     assert "; 20 are low by physicians' checks" in done.stdout

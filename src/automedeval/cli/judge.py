@@ -122,7 +122,6 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
     )
     runs: int = option("judge every prompt so many times (useful with --temperature)", 1)
     seed: int = option("seed of the orders and of sampling", 0)
-    models: str | None = option("judge only these models' responses: A,B,C", None)
     limit: int | None = option("judge only so many cases, the first ones", None)
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
     dry_run: bool = option("count cases, prompts and tokens; judge nothing", False)
@@ -154,12 +153,8 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
                 what = "--score_decoding constrained takes several requests for a verdict"
                 raise RecordError(f"--batch_file: {what}; leave it out")
             self.score_decoding = "free"
-        if self.dataset and (
-            self.orders != "1" or self.models is not None or self.baseline is not None
-        ):
-            raise RecordError(
-                "--dataset: its rows say what is judged: no --orders, --models or --baseline"
-            )
+        if self.dataset and (self.orders != "1" or self.baseline is not None):
+            raise RecordError("--dataset: its rows say what is judged: no --orders or --baseline")
 
     @property
     def file(self) -> str:
@@ -181,9 +176,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
     @property
     def plan(self) -> JsonObject:
         """What is asked about a case, see `plan_requests`."""
-        models = None if self.models is None else comma_list(self.models)
-        plan = {name: getattr(self, name) for name in ("orders", "seed", "runs", "baseline")}
-        return plan | {"models": models}
+        return {name: getattr(self, name) for name in ("orders", "seed", "runs", "baseline")}
 
     def check_batch(self, rubric: Rubric, processes: Processes) -> None:
         """Raise RecordError if a file of requests cannot be written."""

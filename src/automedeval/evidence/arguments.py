@@ -23,7 +23,6 @@ class KnowledgeArguments:
     )
     store: str | None = option("folder of the knowledge store", None)
     qdrant_url: str | None = option(QDRANT_URL, None)
-    encoder: str = option("the encoder that the store was built with", "models/all-MiniLM-L6-v2")
     # Paper: Algorithm 1's T.
     questions: int = option("largest number of rounds of questions", 3)
     passages: int = option("passages returned for a question", 3)
@@ -38,16 +37,18 @@ class KnowledgeArguments:
                 "--store names no folder (recipes/build_store.py builds one; --knowledge none needs none)"
             )
 
-    def open(self, device: str) -> tuple[Search | None, str]:
-        """Return a search, whose encoder runs on `device`, and the store's fingerprint; (None, "") with `--knowledge none`."""
+    def open(self, encoder: EncoderArguments, device: str) -> tuple[Search | None, str]:
+        """Return a search and the store's fingerprint; (None, "") with `--knowledge none`.
+
+        `encoder` is the one that the store was built with; it runs on `device`.
+        """
         self.check()
         if self.knowledge == "none" or self.store is None:
             return None, ""
-        # Imported here: they load heavy libraries, and many runs use no knowledge.
+        # Imported here: it loads heavy libraries, and many runs use no knowledge.
         from automedeval.evidence.store import KnowledgeBase
-        from automedeval.models.embeddings import Encoder
 
-        base = KnowledgeBase(self.store, partial(Encoder, self.encoder, device), self.qdrant_url)
+        base = KnowledgeBase(self.store, partial(encoder.load, device), self.qdrant_url)
         fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"
         return partial(base.search, limit=self.passages), fingerprint
 
@@ -66,5 +67,5 @@ class EvidenceArguments:
         """Return `search`, with the encoder that the store was built with, and its fingerprint `store`; {} without books."""
         if not self.evidence:
             return {}
-        knowledge = KnowledgeArguments(store=self.evidence, encoder=encoder.place)
-        return dict(zip(("search", "store"), knowledge.open(device)))
+        knowledge = KnowledgeArguments(store=self.evidence)
+        return dict(zip(("search", "store"), knowledge.open(encoder, device)))

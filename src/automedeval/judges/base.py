@@ -168,13 +168,12 @@ def _differing(case: Case, books: Mapping[int, Sequence[Evidence]]) -> dict[str,
 
 
 class ApartJudge(BaseJudge):
-    """A judge that looks at each response by itself; only the responses of `models` are judged, all if that is None."""
+    """A judge that looks at each response by itself."""
 
-    models: Sequence[str] | None
     apart = True
 
     def plan(self, case: Case) -> list[Request]:
-        return plan_apart(case, self.models)
+        return plan_apart(case)
 
     def scored(
         self,

@@ -31,7 +31,6 @@ class BaselineJudge(ApartJudge):
 
     baseline: str
     collection: Collection | None = None
-    models: Sequence[str] | None = None
     name: str | None = None
     encoder: TextEncoder | None = None
 

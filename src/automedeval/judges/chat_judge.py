@@ -49,7 +49,7 @@ class Judge(BaseJudge):
         score_decoding: "free" parses what the model writes. "constrained" fixes the form of a checkpoint's answer, and chooses
             each score among the allowed values; an endpoint is asked for each value once more, as a typed question, after the
             text that is parsed: its probabilities give expected scores. None: constrained for a checkpoint, else free.
-        orders, seed, runs, baseline, models: see `plan_requests`.
+        orders, seed, runs, baseline: see `plan_requests`.
         name: what verdicts record as their judge; by default the chat's name.
         search, store: finds passages of books, and its fingerprint; those nearest to the question and to the responses stand
             in the prompt, and in the verdict's `knowledge`.
@@ -64,7 +64,6 @@ class Judge(BaseJudge):
     seed: int = 0
     runs: int = 1
     baseline: str | None = None
-    models: Sequence[str] | None = None
     name: str | None = None
     search: Search | None = None
     store: str = ""
@@ -96,9 +95,7 @@ class Judge(BaseJudge):
         return self.score_decoding == "constrained" and not self.chat.constrains
 
     def plan(self, case: Case) -> list[Request]:
-        return plan_requests(
-            case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models
-        )
+        return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline)
 
     def estimate(self, requests: Sequence[Request]) -> int:
         prompts: list[Prompt] = []

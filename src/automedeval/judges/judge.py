@@ -27,7 +27,7 @@ from automedeval.rubrics.published import PACKAGED, rubric_of
 CRITERIA = (
     "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
 )
-_PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
+_PLAN = ("orders", "seed", "runs", "baseline")  # the options of `plan_requests`
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 LANGUAGE_MODELS = ("checkpoint", "openai", "decision")
 
@@ -70,20 +70,20 @@ def load_judge(
     rubric = judge_rubric(spec, rubric)
     planner(spec, rubric, **options)
     kind, model = parse_model(spec)
-    named = {name: options[name] for name in ("models", "name") if name in options}
+    name = options.get("name")
     books = {name: options[name] for name in ("search", "store") if name in options}
     chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**(chat or {}))
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
     if kind == "baseline":
         network = encoder.load(chat.device) if model in EMBEDDINGS else None
         return BaselineJudge(
-            model, None if cases is None else Collection.of(cases), encoder=network, **named
+            model, None if cases is None else Collection.of(cases), encoder=network, name=name
         )
     if kind == "small":
         folder = Path(model) if model else SMALL
-        return load_small_judge(folder, rubric, encoder, chat.device, **named, **books)
+        return load_small_judge(folder, rubric, encoder, chat.device, name=name, **books)
     if kind == "likelihood":
-        return LikelihoodJudge(chat.load(model, seed), **named)
+        return LikelihoodJudge(chat.load(model, seed), name=name)
     loaded = chat.load(spec, seed)
     options |= {} if loaded.writes else {"rationale": False}
     return (ChecklistJudge if rubric.mode == "checklist" else Judge)(
@@ -125,7 +125,7 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
         )
     if kind == "small" and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")
-    return partial(plan_apart, models=plan.get("models"))
+    return plan_apart
 
 
 def references_note(judge: BaseJudge, cases: Iterable[Case]) -> list[str]:

@@ -21,7 +21,6 @@ class LikelihoodJudge(ApartJudge):
     """
 
     chat: Any
-    models: Sequence[str] | None = None
     name: str | None = None
 
     rubric_name = LIKELIHOOD

@@ -74,20 +74,20 @@ def plan_requests(
     seed: int = 0,
     runs: int = 1,
     baseline: str | None = None,
-    models: Sequence[str] | None = None,
 ) -> list[Request]:
-    """Plan the prompts of one case, each asked `runs` times: on the responses of `models`, or on pairs with the `baseline`.
+    """Plan the prompts of one case, each asked `runs` times; by a pairwise rubric on all pairs, or those with the `baseline`.
 
     A listwise rubric shows up to `max_responses` at once; more are judged in as many groups as there are responses, so that
     each response is in `max_responses` groups, once in each slot. A checklist shows each response alone. `orders` is "1" for
-    one seeded order, "all" for every permutation, "latin" for a Latin square (each response once in each slot). RecordError: a
-    model that has no response in this case, or no reference, or no criteria, where the rubric needs them.
+    one seeded order, "all" for every permutation, "latin" for a Latin square (each response once in each slot). RecordError: no
+    response of the baseline in this case, or no reference, or no criteria, where the rubric needs them.
     """
     if rubric.needs_reference and case.reference is None:
         raise RecordError(
             f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one"
         )
-    chosen = selected_responses(case, models, baseline)
+    _check_baseline(case, baseline)
+    chosen = list(range(len(case.responses)))
     if rubric.mode == "checklist":
         if not case.criteria:
             raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
@@ -119,21 +119,17 @@ def plan_requests(
     return requests
 
 
-def plan_apart(case: Case, models: Sequence[str] | None = None) -> list[Request]:
-    """Plan the one request of a judge that looks at each response by itself: it shows all of them, or those of `models`."""
-    return [Request(case, tuple(selected_responses(case, models)))]
-
-
-def selected_responses(
-    case: Case, models: Sequence[str] | None = None, baseline: str | None = None
-) -> list[int]:
-    """Return the indices of the responses to judge: all, or those of `models` and of the baseline."""
-    wanted = {*(case.models if models is None else models), *([baseline] if baseline else [])}
-    if missing := sorted(wanted - set(case.models)):
+def _check_baseline(case: Case, baseline: str | None) -> None:
+    """Raise RecordError if a baseline is named and has no response in this case."""
+    if baseline is not None and baseline not in case.models:
         raise RecordError(
-            f"case {case.id!r} has no response of {missing[0]!r}; it has {', '.join(case.models)}"
+            f"case {case.id!r} has no response of {baseline!r}; it has {', '.join(case.models)}"
         )
-    return [index for index, name in enumerate(case.models) if name in wanted]
+
+
+def plan_apart(case: Case) -> list[Request]:
+    """Plan the one request of a judge that looks at each response by itself: it shows all of them."""
+    return [Request(case, tuple(range(len(case.responses))))]
 
 
 def _cyclic_groups(indices: list[int], size: int) -> Iterator[tuple[int, ...]]:

@@ -102,7 +102,6 @@ class SmallJudge(ApartJudge):
     scales: Mapping[str, Scale]
     adapter: str
     rubric: Rubric
-    models: Sequence[str] | None = None
     name: str | None = None
     search: Search | None = None
     store: str = ""

@@ -128,10 +128,10 @@ class ChatArguments:
 
 @dataclass
 class EncoderArguments:
-    """The encoder of the baselines that compare embeddings, and of a small judge."""
+    """The sentence encoder of a small judge, a knowledge store, a classifier, or baselines that compare embeddings."""
 
     encoder: str | None = option(
-        "sentence encoder of a small judge and of the baselines that compare embeddings, a folder or Hub id "
+        "sentence encoder of a small judge, a knowledge store or baselines that compare embeddings, a folder or Hub id "
         f"(default: {ENCODER}, else where automedeval get-models puts it, else {ENCODER_ON_HUB} in the cache of the Hub); "
         "reports and audits leave these baselines out with none",
         None,

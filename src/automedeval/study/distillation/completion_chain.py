@@ -39,8 +39,8 @@ class CompletionChain:
     """A teacher that may ask questions before it judges.
 
     Args:
-        judge: the teacher's chat, of an endpoint or a recording, rubric, seed and name, and the models whose responses are
-            shown. Its `score_decoding` is "free": the scores are read from the teacher's text.
+        judge: the teacher's chat, of an endpoint or a recording, rubric, seed and name. Its `score_decoding` is "free": the
+            scores are read from the teacher's text.
         teacher: "strong" or "weak" (paper: GPT-4, ChatGPT).
         search: questions → passages; None is the paper's ablation, in which the teacher judges without asking.
         questions: T of Algorithm 1, the largest number of rounds of questions.
@@ -72,7 +72,6 @@ class CompletionChain:
             self.reference_as_response,
             self.shuffle,
             self.judge.seed,
-            self.judge.models,
         ]
         self.fingerprint = digest(settings)
 
@@ -88,7 +87,7 @@ class CompletionChain:
 
         RecordError for more responses than the rubric shows at once, or no reference where one is to be shown.
         """
-        models, original = self.judge.models, None
+        original = None
         if self.reference_as_response:
             # Paper: the tuple has two responses and the answer, the figures show three doctors, the third a retrieved text.
             if case.reference is None or REFERENCE in case.models:
@@ -100,16 +99,15 @@ class CompletionChain:
                 raise RecordError(
                     f"case {case.id!r} {problem}: --reference_as_response cannot show it"
                 )
-            models = [*(case.models if models is None else models), REFERENCE]
             original, case = (
                 case,
                 replace(case, responses=(*case.responses, Response(REFERENCE, case.reference))),
             )
-        requests = plan_requests(case, self.rubric, seed=self.judge.seed, models=models)
+        requests = plan_requests(case, self.rubric, seed=self.judge.seed)
         if len(requests) != 1:
-            count, most = len(case.models if models is None else models), self.rubric.max_responses
+            count, most = len(case.models), self.rubric.max_responses
             raise RecordError(
-                f"case {case.id!r} has {count} responses to show, and a teacher sees {most} at most: choose them by --models"
+                f"case {case.id!r} has {count} responses to show, and a teacher sees {most} at most"
             )
         # Paper: slots are permuted, or the judge learns that a slot is a model.
         slots = requests[0].slots if self.shuffle else tuple(sorted(requests[0].slots))
