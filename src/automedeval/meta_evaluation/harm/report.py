@@ -53,7 +53,7 @@ def harm_report(
         raise RecordError(f"{who}: by {', '.join(rubrics)}, whose degrees are not compared")
     if not judges:
         files = [*packaged_rubrics(), *filter(None, [rubric])]
-        rubrics = {each.name: each for each in map(read_rubric, files)}
+        rubrics = {rubric.name: rubric for rubric in map(read_rubric, files)}
     physicians, notes = None, list(notes)
     if ratings is not None:
         physicians, of_ratings = read_harm_ratings(ratings, cases, rubrics)
