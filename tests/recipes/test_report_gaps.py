@@ -252,6 +252,30 @@ def test_what_another_batch_moves_is_no_difference(scores, tmp_path):
     assert (pair["win"]["value"], pair["tie"]["value"]) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "gaps", "counts", "share"),
+    ROWS["test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never"],
+)
+def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
+    tmp_path, kind, gaps, counts, share
+):
+    """`gaps` are of b less a, `counts` the cases in which b is better, worse and equal, `share` the pairs that a wins."""
+    cases, verdicts = named("ab", len(gaps)), []
+    for case, gap in zip(cases, gaps):
+        none = {"scores": None, "expected_scores": None}
+        verdicts.append(verdict(case, [3]) | none | {kind: [3, 3 + gap]})
+    report = made(tmp_path, verdicts, cases=cases, baseline="a")
+    found = report.result["baseline"]["models"]["b"]
+    assert [found[way] for way in ("better", "worse", "equal")] == counts
+    assert (
+        f"It is worse in {counts[1]} of {len(gaps)} cases and better in {counts[0]}" in report.said
+    )
+    models = report.result["models"]["echo"]["models"]
+    assert models["a"]["win_rate"]["value"] == pytest.approx(share)
+    said = "scores at most 0.25 apart are equal"
+    assert report.page.count(said) == (kind == "expected_scores")
+
+
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
     cases, won = named(), ((1, "a"), (2, "c"))

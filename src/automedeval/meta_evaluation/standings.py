@@ -33,8 +33,8 @@ def rank(
     if rubric.in_words:
         return by_degrees(judge)
     row = rows_of([judge])[0]
-    rows = {record["model"]: record for record in by_values(judge, row.best, row.relations)}
-    stands = ranked(cases, row.relations)
+    rows = {record["model"]: record for record in by_values(judge, row.best, row.wins)}
+    stands = ranked(cases, row.wins)
     order, ranks = stands["order"], stands["ranks"]  # as in the report
     rest = sorted(rows.keys() - {*order}, key=lambda model: (-_value(rows[model]), model))
     table = []

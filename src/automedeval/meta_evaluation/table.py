@@ -2,8 +2,9 @@
 
 The rules, which every figure follows; they stand here alone:
 
-- Ties. A judge's values within 1e-4 of a step are equal (`VerdictTable.relation_of`). An empty response loses a tie with an
-  answer. Of choices that are equally frequent the neutral one of their criterion counts.
+- Ties. A judge's values within 1e-4 of a step are equal (`VerdictTable.relation_of`); where pairs are won and lost, expected
+  scores within `Row.band` are, but not where a judge stands beside people. An empty response loses a tie with an answer. Of
+  choices that are equally frequent the neutral one of their criterion counts.
 - Empty responses meet no criterion of a case, whatever a verdict says.
 - Unread. A valid verdict that shows a response and says nothing of it gives it no value. A response with an unread criterion
   has no score.
@@ -33,6 +34,7 @@ from automedeval.stats.agreement import CHOICES, NO_CHANGE, Panel, in_steps, rel
 from automedeval.stats.bootstrap import is_known, means_at
 from automedeval.stats.checklist import checklist_score
 
+BAND = 0.25  # points: expected scores on a scale that are no further apart are equal where pairs are won
 Values = dict[int, float]  # index of a response in its case → value
 Scores = Sequence[float | None] | None  # in the order of the case
 
@@ -278,14 +280,16 @@ class VerdictTable:
         spread = float(np.std(values))
         return spread if spread > NO_CHANGE * np.abs(values).max() else 1.0
 
-    def relation_of(self, gaps: ArrayLike) -> ndarray:
-        """Return the relations by gaps between values of this judge; those below `NO_CHANGE` of a step are ties."""
-        return relation_of(in_steps(gaps, self.step))
+    def relation_of(self, gaps: ArrayLike, band: float = 0.0) -> ndarray:
+        """Return the relations by gaps between values of this judge; within a band, or `NO_CHANGE` of a step, they are ties."""
+        if band:
+            gaps = np.asarray(gaps).round(2)  # as they are shown
+        return relation_of(in_steps(gaps, self.step), band / self.step)
 
-    def relations(self, values: ndarray) -> ndarray:
+    def relations(self, values: ndarray, band: float = 0.0) -> ndarray:
         """Return the relations of all pairs by values [responses]: float [pairs]; an empty response loses a tie."""
         first, second = self.cases.panel.pairs
-        relations = self.relation_of(values[first] - values[second])
+        relations = self.relation_of(values[first] - values[second], band)
         by_empty = self.cases.empty[second] * 1.0 - self.cases.empty[first]
         return np.where(relations == 0, by_empty, relations)
 
@@ -578,6 +582,18 @@ class Row:
         if self.own is None:
             return np.full(len(self.judge.cases.panel.pairs[0]), np.nan)
         return self.judge.relations(self.own)
+
+    @property
+    def band(self) -> float:
+        """How far apart expected scores on a scale are at most that are equal where pairs are won; 0 of other values."""
+        return BAND if self.expected is not None and self.judge.scale else 0.0
+
+    @cached_property
+    def wins(self) -> ndarray:
+        """The relations by which pairs are won and lost, where expected scores within the `band` are ties: float [pairs]."""
+        if self.score is not None or self.expected is None:
+            return self.relations
+        return self.judge.relations(self.expected, self.band)
 
     @cached_property
     def best_relations(self) -> ndarray:

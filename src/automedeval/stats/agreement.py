@@ -37,9 +37,10 @@ NO_PAIR = "people rated no pair of responses"
 NO_TRIPLE = "no case has three responses that people rated"
 
 
-def relation_of(gaps: ndarray) -> ndarray:
-    """Return the relations by the gaps between two scores: -1, 0 within `SAME`, 1; NaN where a gap is."""
-    return np.where(np.isnan(gaps), np.nan, np.where(np.abs(gaps) <= SAME, 0.0, np.sign(gaps)))
+def relation_of(gaps: ndarray, band: float = 0.0) -> ndarray:
+    """Return the relations by the gaps between two scores: -1, 0 within the band and `SAME`, 1; NaN where a gap is."""
+    is_tie = np.abs(gaps) <= band + SAME
+    return np.where(np.isnan(gaps), np.nan, np.where(is_tie, 0.0, np.sign(gaps)))
 
 
 def in_steps(gaps: ArrayLike, step: float) -> ndarray:

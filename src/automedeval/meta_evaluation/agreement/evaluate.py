@@ -58,7 +58,7 @@ def meta_evaluate(
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(row) for row in rows},
         "main_judge": _main_judge(cases, main),
-        "models": {row.name: compare_candidates(cases, row.relations, row.best) for row in rivals},
+        "models": {row.name: compare_candidates(cases, row.wins, row.best) for row in rivals},
     }
     if people is not None:
         _add_people(tree, cases, rows, people, contrasts)
@@ -91,6 +91,7 @@ def _main_judge(cases: Cases, main: Row) -> JsonObject:
         "name": main.name,
         "valid_rates": _valid_rates(main.judge),
         "differing_cases": len(marked),
+        "band": main.band,
         "shared": {} if main.best is None else shared_means(cases, main.best),
     }
 

@@ -13,7 +13,7 @@ from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, marks_of
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
-from automedeval.stats.agreement import in_steps, relation_of
+from automedeval.stats.agreement import in_steps
 from automedeval.stats.bootstrap import Estimate, holm
 from automedeval.stats.prediction_powered import prediction_powered
 
@@ -113,7 +113,7 @@ def beside_baseline(
         # Of a judge of pairs: what it says of these two.
         gap[new] = better(row, cases, new, old) if row.best is None else values[new] - values[old]
         gap[new] *= in_steps(gap[new], row.judge.step) != 0
-        relation = relation_of(gap[new].round(2))  # as it is shown
+        relation = row.judge.relation_of(gap[new].round(2), row.band)  # as it is shown
         relation += (relation == 0) * (
             cases.empty[old] * 1.0 - cases.empty[new]
         )  # an empty answer loses a tie
