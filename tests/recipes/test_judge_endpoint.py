@@ -136,22 +136,23 @@ def long_or_cut(body):
 
 def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_verdict(runs):
     with EndpointDouble(long_or_cut) as endpoint:
-        before = runs.good(endpoint.url, max_new_tokens=500)
-        assert before.valid.count(False) == 2
+        before = runs.good(endpoint.url, max_new_tokens=500, runs=2)
+        assert before.valid.count(False) == 4
         assert "--again cut with a larger --max_new_tokens" in before.out
         assert f"a folder of its own, --output {runs.output}-2" in before.out
         runs.failed(endpoint.url, "choose another --output", max_new_tokens=900)
         runs.failed(endpoint.url, "had a smaller --max_new_tokens", max_new_tokens=500, again="cut")
         asked = len(endpoint.asked)
         again = partial(runs.good, endpoint.url, max_new_tokens=900, again="cut")
-        assert len(again(limit=1).verdicts) == 4, "of other cases nothing is moved"
+        assert len(again(limit=1).verdicts) == 8, "of other cases nothing is moved"
         after = again()
         assert len(endpoint.asked) == asked + 1
-        assert (len(after.verdicts), after.valid.count(False)) == (4, 1)
+        assert (len(after.verdicts), after.valid.count(False)) == (8, 3), "nor of other runs"
         assert "1 of 4 answers were cut off, or texts changed: " in after.out
         (replaced,) = read(runs.output / "replaced-verdicts.jsonl")
-        assert (replaced["truncated"], replaced["case_id"]) == (True, IDS[2])
-        assert "(0 new)" in again().out
+        assert (replaced["truncated"], replaced["case_id"], replaced["run"]) == (True, IDS[2], 0)
+        for go_on in (again, partial(runs.good, endpoint.url, max_new_tokens=900)):
+            assert "(0 new)" in go_on().out
         assert len(endpoint.asked) == asked + 1
     files = {"verdicts": runs.output, "cases": runs.output / "cases-4.jsonl"}
     succeeded(run_recipe("report", **files, output=runs.output / "r", resamples=100))

@@ -66,7 +66,7 @@ from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import join_processes, print_notes
-from automedeval.records.run_record import record_run
+from automedeval.records.run_record import record_run, run_arguments
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
 from automedeval.study.introspection.mistakes import read_recorded
@@ -246,8 +246,7 @@ def main() -> None:
     )  # fmt: skip
     tell(processes, *references_note(judge, requests.cases))
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    alike = shorter_settings(judge, output) if args.again else ()
-    log = verdict_log(output, judge, processes=processes, renewed=requests.digests, alike=alike)
+    log = log_of_run(judge, output, requests, args, processes)
     if args.dry_run:
         log.join_parts()
         return tell(processes, dry_run(judge, requests, log.done(requests.digests)))
@@ -308,6 +307,19 @@ def planned_requests(
             f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
         )
     return requests
+
+
+def log_of_run(
+    judge: BaseJudge, output: Path, requests: Requests, args: JudgeArguments, processes: Processes
+) -> Log:
+    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it together."""
+    again = {request.key for request in requests} if args.again else ()
+    earlier = run_arguments(output / f"run-{judge.fingerprint}.json")
+    args.again = args.again or earlier.get("again")
+    alike = shorter_settings(judge, output) if args.again else ()
+    return verdict_log(
+        output, judge, processes=processes, renewed=requests.digests, alike=alike, again=again
+    )
 
 
 def unread_criteria(args: JudgeArguments, rubric: Rubric, requests: Requests) -> list[str]:

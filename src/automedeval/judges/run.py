@@ -26,11 +26,12 @@ def verdict_log(
     processes: Processes = ALONE,
     renewed: Mapping[str, str] | None = None,
     alike: Collection[str] = (),
+    again: Collection[tuple] = (),
 ) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"
     settings = settings or judge.fingerprint
-    return Log(file, Verdict, judge.author, settings, processes, renewed, alike)
+    return Log(file, Verdict, judge.author, settings, processes, renewed, alike, again)
 
 
 def shorter_settings(judge: Any, folder: Path) -> list[str]:

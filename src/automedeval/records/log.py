@@ -29,8 +29,8 @@ class Log:
     `renewed` maps a case to the digest of its texts: on entering, records about texts that have changed since are moved to
     `replaced_file`, to be made anew; `changed` are the ids of their cases. Without it they are refused.
 
-    `alike` are the settings of earlier runs that differ in nothing but a smaller limit of new tokens: of their records on these
-    cases those that were cut off at it are moved as well, and the others count as done.
+    `alike` are the settings of earlier runs that differ in nothing but a smaller limit of new tokens: their records count as
+    done, but those with the keys `again` that were cut off at it, which are moved as well.
     """
 
     def __init__(
@@ -42,13 +42,14 @@ class Log:
         processes: Processes = ALONE,
         renewed: Mapping[str, str] | None = None,
         alike: Collection[str] = (),
+        again: Collection[tuple] = (),
     ):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
         self.replaced_file = path.with_name(f"replaced-{path.name}")
         self.renewed, self.changed = renewed or {}, set[str]()
-        self.alike = alike
+        self.alike, self.again = alike, again
         self.new = 0  # records that this run added, on leaving those of all processes
         part = (
             path
@@ -123,7 +124,8 @@ class Log:
         if record.case_id not in self.renewed:
             return False
         is_cut = record.settings in self.alike and record.extra.get("truncated")
-        return is_cut or record.has_changed(self.renewed[record.case_id])
+        is_asked = is_cut and record.key in self.again
+        return is_asked or record.has_changed(self.renewed[record.case_id])
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
         """Return a line on the cases whose records were moved, if there are any; rows are those of a table."""
@@ -136,7 +138,7 @@ class Log:
             return []
         named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
         done = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
-        what = "answers were cut off, or texts changed" if self.alike else "texts changed"
+        what = "answers were cut off, or texts changed" if self.again else "texts changed"
         return [f"{len(names)} of {len(cases)} {what}: {named}; {done}"]
 
     def records(self) -> Iterator[Any]:
