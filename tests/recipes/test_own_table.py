@@ -1,6 +1,7 @@
 """A user's own table through the commands: its columns, its blank cells, a judge by its bare name, and the table back."""
 
 import ast
+import json
 import re
 import shlex
 from functools import partial
@@ -141,6 +142,19 @@ def test_named_columns_are_read_alike_by_every_command(named_columns):
     assert {row["question"] for row in read_csv("e.csv")} == {row[0] for row in named_columns}
     done = run_command("check", "p/cases.jsonl", columns=COLUMNS)
     failed(done, "p/cases.jsonl: --columns are those of a table, and this file has cases")
+
+
+def test_columns_of_a_run_are_read_of_its_own_file_or_of_the_only_one_of_its_name(named_columns):
+    succeeded(judged(columns=COLUMNS, output="v"))
+    words, another = TABLES["commands on named columns"]["export"], Path("v/run-0.json")
+    run = {"cases": ["other/t.csv"], "columns": ["question=Gold", "Bot B"]}
+    another.write_text(json.dumps({"arguments": run}), "utf-8")
+    succeeded(run_command(*words.split()))
+    another.unlink()
+    Path("moved").mkdir()
+    for names in TABLES["columns that say nothing"][0], TABLES["columns that say all"]:
+        write_csv("moved/t.csv", names, named_columns)
+        succeeded(run_command(*words.replace("t.csv", "moved/t.csv").split()))
 
 
 @pytest.mark.parametrize(("more", "fault"), TABLES["test_bad_columns_are_one_line"])
