@@ -63,6 +63,17 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path):
     assert not file.exists()
 
 
+def test_cases_beside_the_verdicts_are_read_only_if_they_are_those_that_were_judged(
+    judged, tmp_path
+):
+    table, same = tmp_path / "table.csv", read(judged["cases"])
+    changed = [same[0] | {"question": "Another?"}, *same[1:]]
+    for beside in (same[:2], changed, [{"prompt": "Another?"}], same):
+        write(judged["verdicts"] / "cases.jsonl", beside)
+        succeeded(export(verdicts=judged["verdicts"], to="csv", output=table))
+        assert ("answer" in read_csv(table)[0]) == (beside is same)
+
+
 @pytest.mark.parametrize(("given", "wanted"), ROWS["test_a_table_has_what_verdicts_say"])
 def test_a_table_has_what_verdicts_say(given, wanted, tmp_path):
     """`wanted` has what stands in some columns, row by row; null is an empty cell."""

@@ -11,6 +11,7 @@ lie --least_gap or less apart, or where two verdicts disagree about them.
 """
 
 import csv
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from automedeval.records import (
     check_least,
     option,
     placed_verdicts,
+    read_records,
     verdicts_file,
 )
 from automedeval.records.arguments import TableArguments
@@ -60,14 +62,25 @@ class ExportArguments(TableArguments):
     )
 
     def __post_init__(self) -> None:
-        joined = verdicts_file(self.verdicts).with_name("cases.jsonl")
-        self.joined = str(joined) if joined.exists() else None
-        self.cases = self.cases or self.joined
+        self.cases = self.cases or joined_cases(self.verdicts)
         if self.to == "preferences" and self.cases is None:
             raise RecordError("--to preferences needs --cases, which has the answers")
         if self.to == "csv" and self.least_gap is not None:
             raise RecordError("--least_gap is not for --to csv")
         check_least(self, 0, "least_gap")
+
+
+def joined_cases(path: str) -> str | None:
+    """Return the file of cases that `judge` made of several tables or logs; None where another file is beside the verdicts."""
+    verdicts = verdicts_file(path)
+    file, cases = verdicts.with_name("cases.jsonl"), dict[str, Case]()
+    with suppress(RecordError):  # a file of another kind, or none
+        cases = {case.id: case for case in read_cases(file)}
+    for verdict in read_records(verdicts, Verdict):
+        case = cases.get(verdict.case_id)
+        if case is None or verdict.has_changed(case.digest, case.checklist_digest):
+            return None
+    return str(file)
 
 
 def main() -> None:
@@ -77,7 +90,7 @@ def main() -> None:
     if args.cases is not None:
         table = args.judged_table([args.verdicts], args.cases)
         cases = {case.id: case for case in read_cases(args.cases, **table)}
-    verdicts = Verdicts(read_checked(args.verdicts, cases, args.joined))
+    verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)
     if output.resolve() in (
         verdicts_file(args.verdicts).resolve(),
@@ -119,11 +132,8 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
     )
 
 
-def read_checked(path: str, cases: dict[str, Case] | None, joined: str | None) -> list[Verdict]:
-    """Return the verdicts of one judge, each on a case as it was judged; else RecordError.
-
-    `joined` is the file that `judge` made of several tables or logs.
-    """
+def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
+    """Return the verdicts of one judge, each on a case as it was judged; else RecordError."""
     verdicts: list[Verdict] = []
     for place, verdict in placed_verdicts([path], cases):
         if verdicts and verdict.author != verdicts[0].author:
@@ -131,6 +141,7 @@ def read_checked(path: str, cases: dict[str, Case] | None, joined: str | None) -
                 f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
             )
         if cases is not None and verdict.case_id not in cases:
+            joined = joined_cases(path)
             hint = f"; these verdicts are on {joined}" if joined else ""
             raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}{hint}")
         verdicts.append(verdict)
