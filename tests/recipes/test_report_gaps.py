@@ -22,6 +22,7 @@ from doubles.agreement_study import (
     write,
 )
 from doubles.criteria_study import label_of, verdict_by
+from doubles.own_rubric import own_rubric
 from programs import error_line, flags, run_command, succeeded
 from scipy.stats import ttest_1samp
 from tables import rows_of, write_csv
@@ -274,6 +275,20 @@ def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
     assert models["a"]["win_rate"]["value"] == pytest.approx(share)
     said = "scores at most 0.25 apart are equal"
     assert report.page.count(said) == (kind == "expected_scores")
+
+
+@pytest.mark.parametrize(("maximum", "said"), ROWS["test_a_large_drop_is_half_of_a_short_scale"])
+def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
+    """Of a scale from 0; the answers of b are lower by 0.25, 1 and 2 points, as far as it reaches."""
+    rubric = own_rubric(tmp_path / "own", "", scale={"minimum": 0, "maximum": maximum})
+    cases, drops = named("ab", 3), [min(drop, maximum) for drop in (0.25, 1, 2)]
+    verdicts = []
+    for case, drop in zip(cases, drops):
+        scores = [maximum, maximum - drop]
+        about = {"rubric": "own@1", "scores": None, "expected_scores": scores}
+        verdicts.append(verdict(case, [0]) | about)
+    report = made(tmp_path, verdicts, cases=cases, baseline="a", rubric=rubric)
+    assert f"Read first: b is lower by {said}." in report.told
 
 
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):

@@ -345,7 +345,7 @@ def gaps_of(changed: Made) -> dict[str, float]:
 
 def test_what_must_be_read_stands_first_and_a_marked_answer_is_never_blue(changed, browser):
     drops = sum(gap <= -2 for gap in gaps_of(changed).values())
-    said = f"Read first: in 1 of .*; {NEW} is two points or more lower in {drops} cases"
+    said = f"Read first: in 1 of .*; {NEW} is lower by 2 or more points in {drops} cases"
     assert re.search(said, changed.report.told)
     visit = Visit(browser, changed.page, viewport=TALL)
     tops = [visit.page.locator(place).bounding_box()["y"] for place in ("p.alert", "p.verdict")]

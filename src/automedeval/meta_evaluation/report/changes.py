@@ -17,7 +17,7 @@ from automedeval.stats.agreement import in_steps
 from automedeval.stats.bootstrap import Estimate, holm
 from automedeval.stats.prediction_powered import prediction_powered
 
-DROP = 2  # points by which a score falls that is read first
+DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
@@ -89,6 +89,11 @@ def p_value(gaps: np.ndarray, mean: Estimate, better: int, worse: int) -> float 
     return float(scipy.stats.binomtest(better, decided).pvalue) if decided else 1.0
 
 
+def drop_on(scale: Scale) -> float:
+    """Return by how many points a score on this scale falls that is read first; none is without a scale."""
+    return min(DROP, (scale[1] - scale[0]) / 2) if scale else np.inf
+
+
 def beside_baseline(
     cases: Cases, row: Row, baseline: str
 ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, dict[str, np.ndarray]]]:
@@ -149,13 +154,14 @@ def against_baseline(
 
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
-        in which it is worse, the worst first, how many scores "dropped" by `DROP` points or more, how many of its answers
+        in which it is worse, the worst first, how many scores "dropped" (see `drop_on`), how many of its answers
         have a mark of `NEWLY` that the baseline's lacks, the
         "means" of the baseline and of it in the cases that both have, and their "difference" with its "p" value, also adjusted
         for the number of models (Holm); "questions" has the first words of these cases. And the gap and
         the marks of all answers, as `beside_baseline` returns them.
     """
     values = row.ranking_values
+    drop = drop_on(row.judge.scale)
     record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
     sides, (gap, marks) = beside_baseline(cases, row, baseline)
     for name, (old, new) in sides.items():
@@ -171,7 +177,7 @@ def against_baseline(
             "worse": len(worse),
             "equal": int(both.sum()) - better - len(worse),
             "cases": [case.id for case in worse],
-            "dropped": int((gap[new].round(2) <= -DROP).sum()) if row.judge.scale else 0,
+            "dropped": int((gap[new].round(2) <= -drop).sum()),
             "newly": {name: int(marks[f"newly_{name}"][new].sum()) for name in NEWLY},
             "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
             "difference": difference.to_dict(),

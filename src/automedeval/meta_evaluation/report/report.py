@@ -344,7 +344,7 @@ def report_page(
     said = Said(
         words=[text.headline(result, scale), *text.regressions(result)],
         notes=result["notes"],
-        alert=text.alert(result),
+        alert=text.alert(result, scale),
         facts=text.answer(result),
         further=[*text.further(result), *harm],
         commands=rate,

@@ -18,6 +18,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, PageTable, Scale, is_clear, say
+from automedeval.meta_evaluation.report.changes import drop_on
 from automedeval.records import JsonObject
 from automedeval.records.text import interval, number, percent, several, span
 
@@ -77,13 +78,13 @@ def answer(result: JsonObject) -> dict[str, str]:
     return answers
 
 
-def alert(result: JsonObject) -> str:
-    """Say which answers a person must read before anything else; "" where nothing points at one."""
+def alert(result: JsonObject, scale: Scale) -> str:
+    """Say which answers a person must read before anything else, of scores on a scale; "" where nothing points at one."""
     _, _, known = known_of(result)
     models, lowest = result.get("baseline", {"models": {}})["models"], result["lowest_rated"]
     dropped = {name: compared["dropped"] for name, compared in models.items()}
     clauses = differs_in_words(known.differs)
-    clauses += by_count(dropped, "is two points or more lower in", "case")
+    clauses += by_count(dropped, f"is lower by {drop_on(scale):g} or more points in", "case")
     if lowest:
         clauses += by_count(
             lowest["answers"], f"was rated {lowest['score']:g} by people in", "case"
@@ -133,7 +134,7 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
 
 def report_sentences(result: JsonObject, scale: Scale) -> list[str]:
     """Return what the terminal shows: what to read first, the headline, the regressions by their cases, and the next step."""
-    lines = [*filter(None, [alert(result)]), headline(result, scale), *regressions(result)]
+    lines = [*filter(None, [alert(result, scale)]), headline(result, scale), *regressions(result)]
     if steps := result["next_steps"]:
         lines.append(f"Next step: {' '.join(steps)}")
     return lines
