@@ -9,7 +9,7 @@ import scipy
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.page import Scale
-from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, marks_of
+from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, marks_of
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
@@ -94,25 +94,20 @@ def drop_on(scale: Scale) -> float:
     return min(DROP, (scale[1] - scale[0]) / 2) if scale else np.inf
 
 
-def beside_baseline(
-    cases: Cases, row: Row, baseline: str
-) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, dict[str, np.ndarray]]]:
+def beside_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, np.ndarray], Changed]:
     """Set the answers of every other model beside those of one model, case by case, by one line.
 
     Returns:
         model → the answers of the baseline and of this model in the cases of both, int [2, cases in common]. And the gap and
-        the marks of all answers: of scores, new less old, float [responses], NaN where not both have one; mark of `CHANGES` →
-        bool [responses].
+        the marks of all answers.
 
     Raises:
         RecordError: no model has this name.
     """
     responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
     sides = {name: in_common(responses, baseline, name) for name in responses if name != baseline}
-    gap, marks = (
-        np.full(cases.responses, np.nan),
-        {name: np.zeros(cases.responses, bool) for name in CHANGES},
-    )
+    gap = np.full(cases.responses, np.nan)
+    marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
     marked, values = marks_of(row.judge), row.ranking_values
     for old, new in sides.values():
         # Of a judge of pairs: what it says of these two.
@@ -147,9 +142,7 @@ def is_on_scale(row: Row, people: People) -> bool:
     return scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
 
 
-def against_baseline(
-    cases: Cases, row: Row, baseline: str
-) -> tuple[JsonObject, tuple[np.ndarray, dict]]:
+def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject, Changed]:
     """Compare every model with one of them, case by case, by one line.
 
     Returns:

@@ -25,6 +25,9 @@ QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
 NEWLY = {"differs": ("differs",), "empty": ("empty",), "failing": ("unread", "invalid")}
 CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what changed
+# Of all answers beside the baseline's: the score less that of the old one, float [responses], NaN where not both have one; and
+# mark of `CHANGES` → bool [responses].
+Changed = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 
 @lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
@@ -77,7 +80,7 @@ def grid_of(
     people: People | None,
     main: Row,
     *,
-    changed: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
+    changed: Changed | None = None,
     **head: str,
 ) -> JsonObject:
     """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
