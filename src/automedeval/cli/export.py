@@ -122,14 +122,8 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
         raise RecordError(f"{args.verdicts}: no pair is left")
     write_lines(output, pairs)
     known = lines_of(known_of_judge(rows_of(judges)[0]))
-    print(
-        "\n".join(
-            map(
-                printable,
-                [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"],
-            )
-        )
-    )
+    for line in (*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"):
+        print(printable(line))
 
 
 def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:

@@ -51,8 +51,7 @@ def compare_two(
     notes = list(notes)
     candidates = candidates_of(cases, names, "--fail_if_worse")
     values = row.ranking_values
-    new_at, old_at = in_common(candidates, *names)
-    differences = values[new_at] - values[old_at]
+    differences = np.subtract(*values[in_common(candidates, *names)])
     both, both_scored = len(differences), ~np.isnan(differences)
     result = gate(differences[both_scored], by, float(row.judge.scale[1] - row.judge.scale[0]))
     invalid = both - int(both_scored.sum())
@@ -70,13 +69,18 @@ def compare_two(
         notes.append(
             f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
         )
-    record = dict(zip(("new", "old"), names)) | {
+    new, old = names
+    record = {
+        "new": new,
+        "old": old,
         "judge": row.judge.name,
         "settings": row.judge.settings,
         "by": by,
         "scores": "whole" if row.expected is None else "expected",
         "result": RESULTS[result.status],
+        **asdict(result),
+        "invalid": invalid,
+        "notes": notes,
     }
-    record |= asdict(result) | {"invalid": invalid, "notes": notes}
     known = lines_of(known_of_judge(row))
     return record, [*say("gate", **record), *known, *(f"note: {note}" for note in notes)]

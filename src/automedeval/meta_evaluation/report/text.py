@@ -220,12 +220,9 @@ def _beside(name: str, figures: JsonObject, result: JsonObject, scale: Scale) ->
 def _best(table: JsonObject, stands: JsonObject, trusted: bool) -> str:
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
-    higher, none = (
-        ("is better", "is shown to be best")
-        if trusted
-        else ("wins more pairs", "clearly wins most pairs")
-    )
-    return best_of(stands, higher, none)
+    if trusted:
+        return best_of(stands, "is better", "is shown to be best")
+    return best_of(stands, "wins more pairs", "clearly wins most pairs")
 
 
 def _means(result: JsonObject, stands: JsonObject, scale: Scale) -> str:
