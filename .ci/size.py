@@ -11,19 +11,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LIMITS = {
-    "src, nodes": 142_500,
-    "tests, nodes": 168_400,
-    "recipes, nodes": 9_600,
+    "src, nodes": 142_200,
+    "tests, nodes": 166_600,
+    "recipes, nodes": 9_500,
     "benchmarks, nodes": 16_410,
-    "src, nodes a statement": 7.45,
+    "src, nodes a statement": 7.4,
     "tests, nodes a statement": 8.2,
     "lines above 100 columns": 2_760,
     "docs/*.md, bytes": 100_000,
-    "YAML and Jinja in src, bytes": 176_800,
+    "YAML and Jinja in src, bytes": 169_100,
     "recipes, lines of YAML": 760,
-    "options declared": 176,
+    "options declared": 170,
     "rooms": 13,
-    "arrows between rooms": 69,
+    "arrows between rooms": 68,
     "circles of modules": 0,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")

@@ -326,7 +326,8 @@ def test_candidates_are_compared_as_by_pandas(files, figures):
     scores = scores[["case_id", "model", "scores", "expected_scores"]]
     games = scores.merge(scores, on="case_id", suffixes=("", "_other"))
     games = games[games["model"] != games["model_other"]]
-    games["outcome"] = np.sign((games["scores"] - games["scores_other"]).astype(float))
+    gaps = (games["expected_scores"] - games["expected_scores_other"]).astype(float).round(2)
+    games["outcome"] = np.sign(gaps.where(gaps.abs() > 0.25, 0.0))  # a quarter of a point is a tie
     means = scores.groupby("model")["expected_scores"].mean()
     rates = (1 + games.groupby("model")["outcome"].mean()) / 2
     table = figures["models"]["noisy"]

@@ -37,7 +37,7 @@ def plain(tiny_model) -> PlainTransformers:
 
 
 def prompts(name: str, rationale: bool, count: int = 7) -> list[Prompt]:
-    rubric, made = read_rubric(name), []
+    rubric, made = replace(read_rubric(name), rationale=rationale), []
     for case in list(read_cases(SAMPLE / "test_cases.jsonl"))[:count]:
         texts = [response.text for response in case.responses][: rubric.max_responses]
         messages = judge_messages(rubric, case.question, texts, case.reference, rationale)

@@ -13,7 +13,7 @@ import yaml
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
 from factories import read, write
-from programs import failed, run_command, succeeded, told
+from programs import error_line, failed, run_command, succeeded, told
 from tables import read_csv, rows_of
 
 from automedeval.records import Case, Verdict
@@ -67,11 +67,15 @@ def test_cases_beside_the_verdicts_are_read_only_if_they_are_those_that_were_jud
     judged, tmp_path
 ):
     table, same = tmp_path / "table.csv", read(judged["cases"])
-    changed = [same[0] | {"question": "Another?"}, *same[1:]]
-    for beside in (same[:2], changed, [{"prompt": "Another?"}], same):
+    others = [case | {"question": "Another?"} for case in same]
+    for beside in (others, [{"prompt": "Another?"}], same):
         write(judged["verdicts"] / "cases.jsonl", beside)
         succeeded(export(verdicts=judged["verdicts"], to="csv", output=table))
         assert ("answer" in read_csv(table)[0]) == (beside is same)
+    for beside in (same[:2], [*same[:2], *others[2:]]):  # one that was edited, or is gone
+        write(judged["verdicts"] / "cases.jsonl", beside)
+        error = error_line(export(verdicts=judged["verdicts"], to="csv", output=table))
+        assert same[2]["id"] in error
 
 
 @pytest.mark.parametrize(("given", "wanted"), ROWS["test_a_table_has_what_verdicts_say"])

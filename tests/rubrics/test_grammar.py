@@ -27,7 +27,8 @@ from automedeval.rubrics.grammar import (
 
 ROWS = rows_of(__file__)
 RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
-RUBRICS["score_first"] = read_rubric(ROOT / "recipes/runs/feedbackqa/rubric.yaml")
+SCORE_FIRST = read_rubric(ROOT / "recipes/runs/feedbackqa/rubric.yaml")
+RUBRICS["score_first"] = replace(SCORE_FIRST, rationale=True)
 TABLE = read_yaml(Path(__file__).parents[1] / "data" / "verdicts.yaml")
 
 

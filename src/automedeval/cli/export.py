@@ -71,16 +71,16 @@ class ExportArguments(TableArguments):
 
 
 def joined_cases(path: str) -> str | None:
-    """Return the file of cases that `judge` made of several tables or logs; None where another file is beside the verdicts."""
+    """Return the file of cases that `judge` made of several tables or logs; None where no verdict is on a case of the file."""
     verdicts = verdicts_file(path)
     file, cases = verdicts.with_name("cases.jsonl"), dict[str, Case]()
     with suppress(RecordError):  # a file of another kind, or none
         cases = {case.id: case for case in read_cases(file)}
-    for verdict in read_records(verdicts, Verdict):
+    for verdict in read_records(verdicts, Verdict) if cases else ():
         case = cases.get(verdict.case_id)
-        if case is None or verdict.has_changed(case.digest, case.checklist_digest):
-            return None
-    return str(file)
+        if case and not verdict.has_changed(case.digest, case.checklist_digest):
+            return str(file)  # a verdict on another case is an error of whoever reads them
+    return None
 
 
 def main() -> None:

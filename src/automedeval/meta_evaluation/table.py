@@ -417,7 +417,7 @@ class VerdictTable:
     def asked(self) -> ndarray:
         """Whether the judge was asked about each response: bool [responses]; False is not counted as an error.
 
-        A model that no verdict shows was left out on purpose (`--models` of automedeval judge).
+        A model that no verdict shows was left out on purpose.
         """
         return self._asked(self.cases.model_of, self.cases.panel.case, self.response)
 
@@ -590,8 +590,8 @@ class Row:
 
     @cached_property
     def wins(self) -> ndarray:
-        """The relations by which pairs are won and lost, where expected scores within the `band` are ties: float [pairs]."""
-        if self.score is not None or self.expected is None:
+        """The relations by which pairs are won and lost, by expected scores, if any, with ties within `band`: float [pairs]."""
+        if self.expected is None:
             return self.relations
         return self.judge.relations(self.expected, self.band)
 

@@ -102,11 +102,18 @@ class PromptEncoder:
     def trained(
         self, answer: Sequence[int], text: str, spans: Sequence[Sequence[int]] | None
     ) -> list[int]:
-        """Return 1 for each token of an answer that holds a character of these spans of its text, else 0; without spans 1."""
+        """Return 1 for each token of an answer that holds a character of these spans of its text, else 0; without spans 1.
+
+        RecordError if chat template or tokenizer change the text, so that the places of its characters are not known.
+        """
         if spans is None:
             return [1] * len(answer)
         ends = [len(self.tokenizer.decode(answer[:size])) for size in range(len(answer) + 1)]
-        start = self.tokenizer.decode(answer).index(text)
+        start = self.tokenizer.decode(answer).find(text)
+        if start < 0:
+            raise RecordError(
+                f"its values cannot be found, for it is tokenized otherwise: {text!r}"
+            )
         held = {start + place for span in spans for place in range(*span)}
         return [int(not held.isdisjoint(range(*token))) for token in pairwise(ends)]
 

@@ -291,6 +291,8 @@ class _Reader(YamlFile):
         reaching_judge = {
             key: value for key, value in content.items() if key not in ("title", "source")
         }
+        answered = content["output"]
+        reaching_judge["output"] = {key: answered[key] for key in answered if key != "trained"}
         fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
         rubric = Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
         self.check_names(rubric)

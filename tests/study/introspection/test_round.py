@@ -67,6 +67,7 @@ def test_values_alone_are_trained_where_the_rubric_says_so(tiny_model):
     case = case_of(0)
     recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
     rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"trained": "values"})
+    recorded.row["trained"] = []  # another row than those that are trained whole
     new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "1 2 3"), (1, 2, 3))
     row = revised_row(replace(recorded, rubric=rubric), new, "consensus")
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
@@ -74,6 +75,8 @@ def test_values_alone_are_trained_where_the_rubric_says_so(tiny_model):
     masked = zip(encoded["input_ids"], encoded["completion_mask"], strict=True)
     trained = encoder.tokenizer.batch_decode([[token] for token, mask in masked if mask])
     assert [text.strip() for text in trained] == ["1", "2", "3"]
+    with pytest.raises(RecordError, match="its values cannot be found"):
+        encoder.trained(encoder.after("\n", "Score: 3"), "Score: 4", [[7, 8]])
 
 
 @pytest.fixture(scope="module")

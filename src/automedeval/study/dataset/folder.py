@@ -124,6 +124,10 @@ def read_dataset(place: str | Path) -> Dataset:
     splits = {}
     for name in statistics["splits"]:
         table = read_table(place, name)
+        if "trained" not in table.column_names:  # of a data set that was built before there was one
+            table = table.append_column(
+                SCHEMA.field("trained"), pa.nulls(len(table), _TYPES["trained"])
+            )
         missing = [column for column in SCHEMA.names if column not in table.column_names]
         if missing:
             there = ", ".join(table.column_names)

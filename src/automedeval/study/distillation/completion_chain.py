@@ -107,7 +107,7 @@ class CompletionChain:
         if len(requests) != 1:
             count, most = len(case.models), self.rubric.max_responses
             raise RecordError(
-                f"case {case.id!r} has {count} responses to show, and a teacher sees {most} at most"
+                f"case {case.id!r} has {count} responses to show, and a teacher sees {most} at most: leave some out"
             )
         # Paper: slots are permuted, or the judge learns that a slot is a model.
         slots = requests[0].slots if self.shuffle else tuple(sorted(requests[0].slots))

@@ -36,8 +36,11 @@ def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str,
             recorded.rubric, case.question, texts, case.reference, reading.rationale is not None
         )
         prompt_digest = digest(prompt)
-    new = {"prompt": prompt, "judge": by, "prompt_digest": prompt_digest}
-    return recorded.row | new | answer_columns(reading, recorded.rubric)
+    new = answer_columns(reading, recorded.rubric)
+    new |= {"prompt": prompt, "judge": by, "prompt_digest": prompt_digest}
+    if recorded.row["trained"] is None:  # the rubric may say something else by now
+        new["trained"] = None
+    return recorded.row | new
 
 
 def decision_lines(records: Sequence[Record], rulings: Iterable[str]) -> list[str]:

@@ -49,8 +49,9 @@ def read_rows(dataset: str | None, split: str) -> tuple[Any, dict[str, Any]]:
         # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
         return Dataset(read_split(folder, split)), read_statistics(folder)
     with foreign_errors_at(f"{dataset}, {split}", ValueError, OSError):
-        # A data set that was not built here has no statistics.json.
-        return hub_rows(dataset, split, streaming=False), {}
+        # A data set that was not built here has no statistics.json, and its columns beside prompt and completion are its own.
+        rows = hub_rows(dataset, split, streaming=False)
+        return rows.remove_columns({"trained"}.intersection(rows.column_names)), {}
 
 
 def check_base(
