@@ -27,8 +27,7 @@ from automedeval.rubrics.grammar import (
 
 ROWS = rows_of(__file__)
 RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
-SCORE_FIRST = read_rubric(ROOT / "recipes/runs/feedbackqa/rubric.yaml")
-RUBRICS["score_first"] = replace(SCORE_FIRST, rationale=True)
+RUBRICS["score_first"] = read_rubric(ROOT / "recipes/runs/feedbackqa/rubric.yaml")
 TABLE = read_yaml(Path(__file__).parents[1] / "data" / "verdicts.yaml")
 
 

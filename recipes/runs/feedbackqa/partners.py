@@ -52,7 +52,7 @@ def messages(row: str, second: Rating | None, accepted: bool) -> list[dict[str, 
     keep, agree = "Suggestion: keep", "Review: accept"
     said = [("suggestion", keep), ("review", agree)]
     if second is not None:
-        verdict = f"Score: {int(second.score)}"
+        verdict = f"Score: {int(second.score)}\n{' '.join((second.comment or '-').split())}"
         said = [("suggestion", f"Suggestion: {verdict}"), ("review", agree), ("revision", verdict)]
     if second is not None and not accepted:
         object_to = ("review", "Review: object\nThe judge is nearer to the verdict on record.")

@@ -54,7 +54,7 @@ trained() { # trained NAME START DATASET SPLIT
 judged() { # judged NAME CASES OPTION...
   local name=$1 cases=$2
   shift 2
-  step "$name judges $cases" automedeval judge --cases $DATA/$cases.jsonl --rubric $RUN/rubric.yaml \
+  step "$name judges $cases" automedeval judge --cases $DATA/$cases.jsonl --rubric $RUN/rubric.yaml --rationale false \
     --output $OUTPUT/verdicts/$cases --judge_name $name "$@" ${JUDGE:-}
 }
 tested() { # tested NAME CHECKPOINT
@@ -74,7 +74,7 @@ first='stage1[:50%]+stage2[:50%]+stage3[:50%]' second='stage1[50%:]+stage2[50%:]
 fold() { # fold NAME SPLIT OTHER: a judge learns from half of the rows, and judges the others
   trained $1 $BASE instructions "$2"
   step "$1 judges the rows that it has not seen" automedeval judge --cases $DATA/cases.jsonl --dataset $OUTPUT/instructions \
-    --split "$3" --rubric $RUN/rubric.yaml --judge $OUTPUT/checkpoints/$1 --judge_name $1 \
+    --split "$3" --rubric $RUN/rubric.yaml --rationale false --judge $OUTPUT/checkpoints/$1 --judge_name $1 \
     --output $OUTPUT/verdicts/$1 ${JUDGE:-}
 }
 round_of() { # round_of ARM ROWS: the second rater discusses mistakes, or all rows

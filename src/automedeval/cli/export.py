@@ -75,7 +75,7 @@ def joined_cases(path: str) -> str | None:
     verdicts = verdicts_file(path)
     file, cases = verdicts.with_name("cases.jsonl"), dict[str, Case]()
     with suppress(RecordError):  # a file of another kind, or none
-        cases = {case.id: case for case in read_cases(file)}
+        cases = {case.id: case for case in read_cases(file, blank=None)}
     for verdict in read_records(verdicts, Verdict) if cases else ():
         case = cases.get(verdict.case_id)
         if case and not verdict.has_changed(case.digest, case.checklist_digest):
