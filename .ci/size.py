@@ -13,7 +13,7 @@ from pathlib import Path
 LIMITS = {
     "src, nodes": 142_200,
     "tests, nodes": 166_600,
-    "recipes, nodes": 9_510,
+    "recipes, nodes": 9_550,
     "benchmarks, nodes": 16_410,
     "src, nodes a statement": 7.4,
     "tests, nodes a statement": 8.2,

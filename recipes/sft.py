@@ -50,9 +50,10 @@ from automedeval.models.checkpoints import (
     read_record,
 )
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, foreign_errors_at
+from automedeval.records import RecordError, foreign_errors_at, read_json
 from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
+from automedeval.records.journal import write_json
 from automedeval.records.run_record import describe_run, run_date
 from automedeval.study.training.run import (
     Run,
@@ -90,6 +91,15 @@ def check_saves(training_args) -> None:
             )
     if launcher == "FSDP" and os.environ.get("FSDP_STATE_DICT_TYPE") != "FULL_STATE_DICT":
         raise RecordError("fsdp_state_dict_type must be FULL_STATE_DICT: else no weights are saved")
+
+
+def sort_layers(file: Path) -> None:
+    """Sort the layers in an adapter's configuration: peft writes a set, and a checkpoint is known by its files."""
+    if file.exists():
+        settings = read_json(file, others=True)
+        if isinstance(settings["target_modules"], list):
+            settings["target_modules"].sort()
+            write_json(file, settings)
 
 
 def prepare(script_args, training_args, model_args, start, peft_config, encoder):
@@ -185,6 +195,7 @@ def main(script_args, training_args, model_args) -> None:
         for file in base_of(start).glob("*config.json") if peft_config else ():
             if not (output / file.name).exists():
                 shutil.copyfile(file, output / file.name)
+        sort_layers(output / "adapter_config.json")
         write_card(output, this.record | {"seconds": this.seconds})
         this.finish()
     state.wait_for_everyone()  # a process that ends while others work can take them along
