@@ -1,25 +1,22 @@
-"""Typed questions: how answers are read, and models of decisions as a folder, at OpenAI's double, and at a real server."""
+"""Typed questions: how answers are read, and models of decisions as a folder."""
 
 import json
-import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, level
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, flags, run_command, served, succeeded
+from programs import error_line, flags, run_command, succeeded
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
 
-from automedeval.judges.judge import load_judge
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.questions import Judgement, Question
-from automedeval.records import Case, RecordError
+from automedeval.records import RecordError
 
 TRUE = Question("true@1", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
 
@@ -74,7 +71,6 @@ def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, od
 
 RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
 CASES = [{"id": f"c{n}", "question": f"How often, {n}?", "responses": RESPONSES} for n in range(2)]
-ODDS = ([0.1, 0.1, 0.1, 0.2, 0.5], [0.4, 0.3, 0.1, 0.1, 0.1])  # of the scores 1 to 5 of two answers
 
 TEMPLATE = (
     "{{ state }}\n{{ question.instructions }}{% for option in question.options %} {{ question.labels[loop.index0] }} is "
@@ -87,111 +83,8 @@ QUESTIONS = [
     Question("q@1", "How good is {answer}?", ("well", "so", "ill")),
     Question("r@1", "{answer}?", ("x", "y")),
 ]
-SCORES = ("scores", "expected_scores")
 BLIND = "the template of its questions shows nothing of a state that is one text"
 INSTRUCTIONS = "Answer the question at the end of the input."
-
-
-def decides(body: dict) -> dict:
-    """Answer as OpenAI's decisions do; the second question of the case "1" is refused."""
-    answers = []
-    for number, (question, odds) in enumerate(zip(body["questions"], ODDS)):
-        values = [each["value"] for each in question["choices"]]
-        chances = [{"value": value, "probability": chance} for value, chance in zip(values, odds)]
-        best = max(chances, key=lambda each: each["probability"])["value"]
-        answer = {"type": "choice", "choice": best, "confidence": 0.5, "probabilities": chances}
-        refused = number == 1 and "How often, 1?" in json.dumps(body["input"])
-        answers.append({"type": "refusal", "name": None} if refused else answer)
-    usage = {"input_tokens": 700, "output_tokens": 0, "total_tokens": 70}
-    return {"status": 200, "json": {"model": body["model"], "answers": answers, "usage": usage}}
-
-
-def judge(
-    tmp_path: Path, url: str, *more: object
-) -> tuple[subprocess.CompletedProcess, list[dict]]:
-    cases = write(tmp_path / "cases.jsonl", CASES)
-    options = flags(judge="decision:m", base_url=url, output=tmp_path / "out", max_retries=0)
-    done = run_command("judge", cases, *options, *more)
-    file = tmp_path / "out" / "verdicts.jsonl"
-    return done, sorted(read(file), key=lambda each: each["case_id"]) if file.exists() else []
-
-
-def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_invalid_verdict(
-    tmp_path,
-):
-    with EndpointDouble(decides) as endpoint:
-        endpoint.path = "/v1/decisions"
-        done, (verdict, refused) = judge(tmp_path, endpoint.url)
-        bodies = [each["body"] for each in endpoint.asked]
-    assert done.returncode == 0, done.stderr
-    means = [sum(n * p for n, p in enumerate(odds, 1)) for odds in ODDS]
-    in_slots = {name: [verdict[name][index] for index in verdict["order"]] for name in SCORES}
-    assert in_slots == {"scores": [5, 1], "expected_scores": pytest.approx(means)}
-    assert verdict["probabilities"] == [dict(zip("12345", odds)) for odds in ODDS]
-    assert verdict["rationale"] is None
-    assert verdict["usage"] == {"prompt_tokens": 700, "completion_tokens": 0}
-    assert (refused["valid"], refused["error"]) == (False, "the model refuses the question")
-    assert {len(body["questions"]) for body in bodies} == {2}
-    assert all(body["input"][-1]["role"] == "user" for body in bodies)
-
-
-@pytest.mark.parametrize(("answers", "error"), rows_of(__file__)["no answers"])
-def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(answers, error):
-    told = [
-        {"probabilities": [{"value": of, "probability": chance} for of, chance in each]}
-        for each in answers
-    ]
-    with EndpointDouble(
-        {"status": 200, "json": {"answers": [each | {"type": "choice"} for each in told]}}
-    ) as endpoint:
-        endpoint.path = "/v1/decisions"
-        judged = load_judge("decision:m", chat={"base_url": endpoint.url, "max_retries": 0})
-        verdicts = list(judged(map(Case.from_dict, CASES)))
-    assert [(each.valid, each.scores) for each in verdicts] == [(False, None)] * 2
-    assert verdicts[0].error.startswith(error)
-
-
-def test_what_a_decision_model_cannot_do_is_one_line(tmp_path):
-    with EndpointDouble(decides) as endpoint:
-        endpoint.path = "/v1/decisions"
-        assert "writes no text" in error_line(
-            judge(tmp_path, endpoint.url, "--score_decoding", "free")[0]
-        )
-    with EndpointDouble(decides) as endpoint:  # neither /v1/decisions nor /v1/systemone
-        assert "answered 404" in error_line(judge(tmp_path, endpoint.url)[0])
-
-
-def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_verdict(tmp_path):
-    def seen(body, states):
-        states.append(body["state"])
-        odds = dict(zip(body["questions"]["0"]["criteria"], ODDS[len(body["state"]) > 1 and shows]))
-        answers = {name: {"type": "choice", "probabilities": odds} for name in body["questions"]}
-        return {"status": 200, "json": {"answers": answers, "usage": {}}}
-
-    for shows in (False, True):
-        with EndpointDouble(partial(seen, states=(states := []))) as endpoint:
-            endpoint.path = "/v1/systemone"
-            done, verdicts = judge(tmp_path, endpoint.url, "--concurrency", 1)
-        assert states[1] == "0"
-        if shows:
-            assert [each["scores"] for each in verdicts] == [[1, 1], [1, 1]], done.stderr
-        else:
-            assert BLIND in error_line(done)
-            assert (verdicts, len(states)) == ([], 2)
-
-
-@pytest.mark.slow
-def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(tmp_path):
-    folder = build_tiny_model(tmp_path / "m")
-    prompts = [
-        question.prompt({"answer": text})
-        for question in QUESTIONS
-        for text in ("rest", "a long walk at night")
-    ]
-    with served(folder, tmp_path / "log") as url:
-        chat = ChatArguments(base_url=url).load(f"decision:{folder}")
-        answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
-    assert_told(answers, prompts, folder)
 
 
 def assert_told(answers: list, prompts: list, folder: Path) -> None:

@@ -54,7 +54,7 @@ class CheckArguments(TableArguments, EvidenceArguments):
     )
     output: str | None = option("folder (default: checks/FILE)", None)
     checker: str | None = option(
-        "a language model that reads the statements as well: a checkpoint, openai:MODEL or decision:MODEL "
+        "a language model that reads the statements as well: a checkpoint or openai:MODEL "
         "(default: none, numbers alone are compared)",
         None,
     )

@@ -192,9 +192,9 @@ def load_checker(
     spec: str, encoder: EncoderArguments, chat: ChatArguments, opinion: bool = False
 ) -> ChatChecker:
     """Load a language model as a checker, which for an `opinion` is shown no evidence; RecordError: it cannot be loaded."""
-    if checked_model(spec)[0] not in ("openai", "decision", "checkpoint"):
+    if checked_model(spec)[0] not in ("openai", "checkpoint"):
         raise RecordError(
-            f"--checker {spec}: takes a checkpoint, openai:MODEL or decision:MODEL; leave it out to compare numbers alone"
+            f"--checker {spec}: takes a checkpoint or openai:MODEL; leave it out to compare numbers alone"
         )
     if opinion:
         return OpinionChecker(None, chat.load(spec))

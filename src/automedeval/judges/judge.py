@@ -29,7 +29,7 @@ CRITERIA = (
 )
 _PLAN = ("orders", "seed", "runs", "baseline")  # the options of `plan_requests`
 VARIABLE = "AUTOMEDEVAL_JUDGE"
-LANGUAGE_MODELS = ("checkpoint", "openai", "decision")
+LANGUAGE_MODELS = ("checkpoint", "openai")
 
 
 def load_judge(
@@ -51,8 +51,8 @@ def load_judge(
     RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or a fault of `judge_rubric`.
 
     Args:
-        spec: `MODEL` (a checkpoint's folder or Hub id), `openai:MODEL` or `decision:MODEL` is a `Judge`, with a rubric of the
-            mode checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
+        spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode
+            checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
             `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.

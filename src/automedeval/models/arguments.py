@@ -22,7 +22,7 @@ from automedeval.records.processes import is_first
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording")
+_KINDS = ("openai", "likelihood", "baseline", "small", "recording")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
@@ -90,15 +90,13 @@ class ChatArguments:
         RecordError if it cannot be loaded.
         """
         kind, name = checked_model(model)
-        if kind in ("openai", "decision"):
-            from automedeval.models.decisions import DecisionChat
+        if kind == "openai":
             from automedeval.models.endpoint import OpenAIChat
 
             self.base_url = (
                 self.base_url or os.environ.get("OPENAI_BASE_URL") or None
             )  # recorded with the run
-            asks = OpenAIChat if kind == "openai" else DecisionChat
-            return asks(name, seed=seed, **self._shared(asks))
+            return OpenAIChat(name, seed=seed, **self._shared(OpenAIChat))
         with loading(model):
             from automedeval.models.decision_folder import (
                 LocalChat,

@@ -22,7 +22,6 @@ from automedeval.models.local import LocalChat
 from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError, foreign_errors_at
 
-SERVED = "serve it by `transformers serve`, and name it decision:MODEL with --base_url"
 Asked = tuple[list[int], list[int]]  # the tokens of a prompt, and those of the labels
 
 
@@ -48,7 +47,7 @@ class LocalDecisions(LocalChat):
         heads = own.config_class.extra_config_files if own else ()
         if self._decision.adapter or any((self.folder / name).is_file() for name in heads):
             raise RecordError(
-                f"{self.folder}: a head or an adapter answers its questions: {SERVED}"
+                f"{self.folder}: a head or an adapter answers its questions, and is not read here"
             )
 
     def _asked(self, prompt: Prompt) -> list[Asked]:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, lead
+from automedeval.models.base import Answer, Chat, Dialogue, Prompt, lead
 from automedeval.models.completions import (
     OPTIONAL,
     REFUSED,
@@ -175,7 +175,9 @@ class OpenAIChat(Chat):
         limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": sent(prompt),
+            "messages": [
+                {**message, "content": defuse(message["content"])} for message in prompt.messages
+            ],
             limit: self.max_new_tokens,
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
@@ -300,8 +302,8 @@ class OpenAIChat(Chat):
         """Return the answer to a request, with an error if this prompt is refused; None if a parameter is now left out."""
         content = b""
         try:
-            content = self.send(body)
-            answer = self.read(parse_json(content.decode(), others=True), body)
+            content = self._send(body)
+            answer = answer_from_completion(parse_json(content.decode(), others=True))
         except openai.APIStatusError as error:
             return self._of_refused(error, body)
         except openai.APITimeoutError:
@@ -311,8 +313,6 @@ class OpenAIChat(Chat):
             if problem.startswith("ConnectError"):  # it is down
                 raise ChatError(f"{self.address}: {problem}") from None
             raise _Failure(problem) from None
-        except ChatError:
-            raise
         except (openai.OpenAIError, *UNREADABLE) as error:
             problem = endpoint_words(content) or f"{type(error).__name__}: {error_text(error)}"
             raise _Failure(f"the answer cannot be read: {problem}") from None
@@ -336,16 +336,12 @@ class OpenAIChat(Chat):
             raise ChatError(f"{self.address} {problem}") from None
         raise _Failure(problem) from None
 
-    def send(self, body: dict[str, Any]) -> bytes:
+    def _send(self, body: dict[str, Any]) -> bytes:
         """Send a request; return what the endpoint says. Raises openai's errors."""
         # In `extra_body`, because the client has no arguments for the fields that other servers take.
         create = self.client.chat.completions.with_raw_response.create
         body = body | {"stream": False}  # some gateways stream unless they are told not to
         return create(model=self.model, messages=body["messages"], extra_body=body).content
-
-    def read(self, completion: Any, body: Any) -> Answer:
-        """Return the answer to a request in what the endpoint says; one of `UNREADABLE` if there is none."""
-        return answer_from_completion(completion)
 
     def _leave_out(self, name: str) -> bool:
         """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.
@@ -411,8 +407,3 @@ class _Row:
     @property
     def is_long(self) -> bool:
         return bool(self.kind) and self.length >= MOST_ALIKE
-
-
-def sent(prompt: Prompt) -> Messages:
-    """Return a prompt's messages as they are sent."""
-    return [{**message, "content": defuse(message["content"])} for message in prompt.messages]
