@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tables import rows_of
 
 from automedeval.evidence.numbers import differences, numbers
-from automedeval.evidence.run import marked_numbers
-from automedeval.evidence.statements import Evidence
+from automedeval.evidence.run import Evidence, marked_numbers
 from automedeval.records.tables import packaged
 
 KNOWN = packaged("evidence", "numbers")

@@ -13,7 +13,7 @@ import pytest
 from doubles.endpoint import EndpointDouble, error, good_answer
 from doubles.perturbations import some_of
 from factories import read, read_json, write
-from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
+from programs import error_line, flags, needs_encoder, run_command, succeeded
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
 from tables import rows_of, write_csv
@@ -120,17 +120,14 @@ def test_no_file_and_no_line_has_a_password_or_a_key_of_an_address(
     options = ["--base_url", url] if place == "option" else []
     monkeypatch.setenv("OPENAI_BASE_URL", url if place == "environment" else "")
     audit = flags(perturbations=some_of(tmp_path, "order"), encoder="none", output="audit")
-    check = flags(checker="openai:m", encoder=ENCODER, max_retries=0)
     judged = run_command("judge", "answers.csv", "--judge", "openai:m", *options)
     (report,) = printed_commands(succeeded(judged).stdout)
     programs = [
         judged,
         reported(report),
         run_command("audit", "--judge", "openai:m", "--cases", "answers.csv", *audit, *options),
-        run_command("check", "answers.csv", *check, *options),
     ]
     assert Path("audit/audit.html").exists()
-    assert Path("checks/answers/check.html").exists()
     endpoint.script = [error(401, f"no such user: {url}")]
     programs += [
         run_command("judge", "answers.csv", "--judge", name, "--output", "other", *options, *more)

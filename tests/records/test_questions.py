@@ -1,12 +1,10 @@
 """What the question of a case is, by every program that reads or compares it, however a conversation is written."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
-from programs import needs_encoder, run_command, succeeded
+from programs import run_command, succeeded
 
-from automedeval.evidence.run import check_cases
 from automedeval.records import Case, key_of
 from automedeval.records.cases import read_cases
 from automedeval.records.ratings import placed_ratings
@@ -52,19 +50,3 @@ def test_what_an_assistant_says_is_no_question():
     answered = [USER, HELLO, {"role": "user", "content": "She weighs 20 kg."}]
     assert key_of(answered) == f"She weighs 20 kg. {ASKED}"
     assert key_of([SYSTEM, *answered]) == key_of(answered) != key_of([USER])
-
-
-@needs_encoder
-def test_a_checker_is_told_what_the_patient_asks():
-    weighs = {"role": "user", "content": "My son weighs 20 kg and has had a fever since morning."}
-    more = {"reference": "Give 15 mg of paracetamol for each kg of weight."}
-    talk = Case.from_dict(case([weighs, HELLO, USER], "Give him 900 mg.", **more))
-    told = []
-
-    def check(answers, wanted):
-        told.extend(question for *_, question in answers)
-        return iter([[] for _ in answers])
-
-    checker = SimpleNamespace(name="c", check=check)
-    assert len(list(check_cases(checker, [talk], "reference", set(), ""))) == 1
-    assert told == [f"{ASKED}\n{weighs['content']}"]

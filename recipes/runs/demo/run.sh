@@ -64,7 +64,7 @@ step "An audit of the last judge on one case: do order, length, planted texts or
 
 == what was made
 demo/reports/sample-first/report.html  the first report, by the packaged small judge
-demo/checks/two_bots/check.html        the answers of two bots with the contradicted words marked
+demo/checks/two_bots/check.html        the answers of two bots with the numbers marked
 demo/reports/sample/report.html        the report on all judges
 demo/reports/sample-audit/audit.html   the audit of the judge that was trained here
 demo/verdicts/sample/verdicts.jsonl    the verdicts of all judges on the test cases

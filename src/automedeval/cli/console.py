@@ -9,7 +9,7 @@ import automedeval
 COMMANDS = {
     "prepare": ("prepare", "turn files of questions and answers into cases"),
     "judge": ("judge", "judge the answers of a file of cases"),
-    "check": ("check", "compare the statements of answers with a reference or books"),
+    "check": ("check", "compare the numbers of answers with a reference or books"),
     "report": (
         "report",
         "compare the candidates by judges' verdicts, and the verdicts with people's ratings",

@@ -55,7 +55,7 @@ class KnowledgeArguments:
 
 @dataclass(kw_only=True)
 class EvidenceArguments:
-    """The books beside which a judge reads, or a checker: the base of the arguments of both."""
+    """The books beside which a judge reads, or numbers are compared: the base of the arguments of both."""
 
     evidence: str | None = option(
         "folder of books, by recipes/build_store.py: their nearest passages stand in the prompt of a judge, and numbers "

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from automedeval.evidence.statements import sentences
+from automedeval.evidence.sentences import sentences
 from automedeval.records import (
     JsonObject,
     RecordError,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
-from automedeval.evidence.statements import Span, spans
+from automedeval.evidence.sentences import Span, spans
 from automedeval.records import JsonObject
 from automedeval.records.tables import packaged
 

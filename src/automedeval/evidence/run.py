@@ -1,22 +1,28 @@
-"""Check the responses of cases: the numbers that differ from the evidence, and by a model the statements it contradicts."""
+"""Check the responses of cases: the numbers that differ from the reference, or from passages of books."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from automedeval.evidence.numbers import differences
-from automedeval.evidence.statements import REFERENCE, Evidence, not_asserted, spans, statements
+from automedeval.evidence.sentences import spans
 from automedeval.records import Case, CheckedResponse, JsonObject, patient_question
 from automedeval.records.language import is_english
 from automedeval.rubrics.questions import Search
 
-CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
-NUMBERS = "numbers"  # the checker that compares numbers alone
-TOLD = (
-    40  # words by which the language of a text is told; of fewer it is that of all texts together
-)
+REFERENCE = "reference"  # the source of evidence that is not of books
+# Words by which the language of a text is told; of fewer it is that of all texts together.
+TOLD = 40
 NO_EVIDENCE = "no evidence"
 LANGUAGE = "not English"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A text that says what is true, with its `source`: "reference", or a book and its section."""
+
+    text: str
+    source: str
 
 
 def marked_numbers(
@@ -62,82 +68,42 @@ def _is_known(text: str, beside: Iterable[str]) -> bool:
     return is_english(" ".join(beside), enough=1) is True if known is None else known
 
 
-def sources_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Evidence]:
-    """Return the texts that say what is true of a response: the "reference" of its case, passages of "books", or "none".
+def reference_of(case: Case) -> list[Evidence]:
+    """Return the reference of a case as evidence, nothing if it has none."""
+    reference = case.reference or ""
+    return [Evidence(reference, REFERENCE)] if reference.strip() else []
+
+
+def passages_beside(text: str, search: Search) -> list[Evidence]:
+    """Return the passages of books that are nearest to the sentences of a text, each once.
 
     `search` finds passages of books, each with `text`, `book` and `section`.
     """
-    if kind == REFERENCE:
-        text = case.reference or ""
-        return [Evidence(text, kind)] if text.strip() else []
-    if kind == "none" or search is None:
+    asked = []
+    for start, end, above in spans(text):
+        asked.append(f"{above}: {text[start:end]}" if above else text[start:end])
+    if not asked:
         return []
-    cut = statements(case.responses[index].text)
-    asked = [statement.text for statement in cut if statement.unread is None]
     evidence: dict[Evidence, None] = {}
-    for passage in itertools.chain(*search(asked)) if asked else ():
-        source = ", ".join(filter(None, (passage.book, passage.section)))
+    for passage in itertools.chain.from_iterable(search(asked)):
+        source = f"{passage.book}, {passage.section}" if passage.section else passage.book
         evidence[Evidence(passage.text, source)] = None
     return list(evidence)
 
 
-def sentences_of(sources: Sequence[Evidence]) -> list[Evidence]:
-    """Return the sentences that texts assert, each after what stands above it."""
-    asserted: dict[Evidence, None] = {}
-    for source in sources:
-        for start, end, above in spans(source.text):
-            text = ": ".join(filter(None, [above, source.text[start:end]]))
-            if not_asserted(text) is None:
-                asserted[Evidence(text, source.source)] = None
-    return list(asserted)
-
-
 def check_cases(
-    checker: Any,
-    cases: Sequence[Case],
-    kind: str,
-    done: set[tuple],
-    settings: str,
-    search: Search | None = None,
+    cases: Sequence[Case], done: set[tuple], settings: str, search: Search | None = None
 ) -> Iterator[CheckedResponse]:
-    """Yield what was found of every response that is not done, in the order of the cases; `kind` is as for `sources_of`.
+    """Yield what was found of every response that is not done, in the order of the cases: beside passages, or the reference.
 
-    Without a `checker` numbers alone are compared. Cases are read in the same groups whether they are done or not, so that a
-    resumed run gives the same. A response about which an endpoint did not answer a request is left out. `settings` is the
-    fingerprint of the checker and the books.
+    `settings` is the fingerprint of the books and of how numbers are read.
     """
-    name = checker.name if checker else NUMBERS
-    for start in range(0, len(cases), CHUNK):
-        answers = []
-        for case in cases[start : start + CHUNK]:
-            answers += [(case, index) for index in range(len(case.responses))]
-        wanted = [(case.id, case.responses[index].model) not in done for case, index in answers]
-        if not any(wanted):
-            continue
-        sources = [sources_of(case, index, kind, search) for case, index in answers]
-        labelled: Iterator[list | None] = iter([[] for _ in answers])
-        if checker:
-            labelled = checker.check(_stated(answers, sources, kind), wanted)
-        for (case, index), beside, want, findings in zip(answers, sources, wanted, labelled):
-            if not want or findings is None:
+    for case in cases:
+        for response in case.responses:
+            if (case.id, response.model) in done:
                 continue
-            response = case.responses[index]
-            marks, unread = marked_numbers(patient_question(case.question), response.text, beside)
-            labels = tuple(finding.to_dict() for finding in findings)
+            sources = passages_beside(response.text, search) if search else reference_of(case)
+            marks, unread = marked_numbers(patient_question(case.question), response.text, sources)
+            kind = "books" if search else REFERENCE
             extra = {"case_digest": case.digest, "settings": settings}
-            yield CheckedResponse(
-                case.id, response.model, name, kind, labels, tuple(marks), unread, extra
-            )
-
-
-def _stated(
-    answers: Sequence[tuple[Case, int]], sources: Sequence[Sequence[Evidence]], kind: str
-) -> list[tuple]:
-    """Return the statements of each response, its evidence and its question, for a checker."""
-    stated = []
-    for (case, index), beside in zip(answers, sources):
-        asked, passages = statements(case.responses[index].text), sentences_of(beside)
-        if not passages and kind != "none":  # nothing is known of these: they are not "not found"
-            asked = [text._replace(unread=text.unread or NO_EVIDENCE) for text in asked]
-        stated.append((asked, passages, patient_question(case.question)))
-    return stated
+            yield CheckedResponse(case.id, response.model, kind, tuple(marks), unread, extra)

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from automedeval.evidence.run import marked_numbers, sources_of
-from automedeval.evidence.statements import Evidence
+from automedeval.evidence.run import Evidence, marked_numbers, reference_of
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
 from automedeval.models.base import Answer, answer_fitting
@@ -159,7 +158,7 @@ def _differing(case: Case, books: Mapping[int, Sequence[Evidence]]) -> dict[str,
     """Return model → the numbers that differ from the reference and the books, of the responses that could be compared."""
     marks_of = {}
     for slot, passages in books.items():
-        beside = [*sources_of(case, slot, "reference"), *passages]
+        beside = [*reference_of(case), *passages]
         text = case.responses[slot].text
         marks, unread = marked_numbers(question_text(case.question), text, beside)
         if unread is None:

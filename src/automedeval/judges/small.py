@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.evidence.run import sources_of
-from automedeval.evidence.statements import Evidence
+from automedeval.evidence.run import Evidence, passages_beside
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, newest, read_responses
@@ -155,9 +154,8 @@ class SmallJudge(ApartJudge):
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         if self.search is None:
             return {}
-        return {
-            slot: sources_of(request.case, slot, "books", self.search) for slot in request.slots
-        }
+        responses = request.case.responses
+        return {slot: passages_beside(responses[slot].text, self.search) for slot in request.slots}
 
     def verdict(
         self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None

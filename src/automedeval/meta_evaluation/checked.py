@@ -4,14 +4,14 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy import ndarray
 
-from automedeval.evidence.findings import CONTRADICTED, LABELS, UNREAD
-from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, NUMBERS, in_words
+from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, in_words
 from automedeval.meta_evaluation.facts import AGAINST
 from automedeval.meta_evaluation.page import Bars, PageTable, Said, render_report
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
@@ -20,8 +20,8 @@ from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
 
 SHOWN = 3  # places that the terminal shows
 COLUMNS = (
-    "case_id", "row", "question", "model", "factor", "kind", "number", "beside", "label", "probability", "statement",
-    "passage", "source", "reason",
+    "case_id", "row", "question", "model", "factor", "kind", "number", "beside", "label", "statement", "passage",
+    "source", "reason",
 )  # fmt: skip
 
 
@@ -31,8 +31,7 @@ def measure(
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
-        model → {"answers", "compared" (whose numbers could be), "differing_answers"}, and by a model also "statements", the
-        counts of each label and "contradicted_answers"; the shares are of the answers that could be read.
+        model → {"answers", "compared" (whose numbers could be), "differing_answers" (of those)}.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
     by_model: dict[str, list[CheckedResponse]] = defaultdict(list)
@@ -49,21 +48,11 @@ def measure(
         differing = [
             np.nan if response.unread else float(bool(response.differs)) for response in responses
         ]
-        figures = tree[model] = {
+        tree[model] = {
             "answers": len(responses),
             "compared": sum(response.unread is None for response in responses),
             "differing_answers": share(differing),
         }
-        if responses[0].checker == NUMBERS:
-            continue
-        labels = [Counter(line["label"] for line in response.statements) for response in responses]
-        counts = sum(labels, Counter[str]())
-        wrong = []
-        for of_response in labels:
-            is_read = any(of_response[label] for label in LABELS)
-            wrong.append(float(of_response[CONTRADICTED] > 0) if is_read else np.nan)
-        figures |= {"statements": counts.total(), "contradicted_answers": share(wrong)}
-        figures |= {label: counts[label] for label in (*LABELS, UNREAD)}
     return plain(estimate(tree, len(cases), resamples))
 
 
@@ -79,9 +68,6 @@ def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:
     for model, share in _shares(figures):
         of_model = figures[model]
         row = {"model": model, "answers": of_model["answers"], "a number differs": span(share)}
-        if "statements" in of_model:
-            row["contradicted by the model"] = span(of_model["contradicted_answers"])
-            row |= {label.replace("_", " "): of_model[label] for label in (*LABELS, UNREAD)}
         rows.append(row)
     return rows
 
@@ -94,39 +80,29 @@ def check_sentences(
     for model, share in _shares(figures):
         of_model = figures[model]
         if of_model["compared"]:
-            count = f"{_count_of(share)} ({percent(share['value'])})"
+            marked = round(share["value"] * share["n"])
+            count = f"{marked} of {share['n']} answers ({percent(share['value'])})"
             lines.append(f"{model}: in {count} a number differs from {AGAINST[evidence]}.")
-        wrong = of_model.get("contradicted_answers", {"n": 0})
-        if wrong["n"]:
-            what = "hold a statement that the model calls contradicted"
-            lines.append(f"{model}: {_count_of(wrong)} {what}.")
     unread = Counter(response.unread for response in checked)
     if without := unread[NO_EVIDENCE]:
         lines.append(f"{several(without, 'answer')} had nothing to be checked against.")
     if foreign := unread[LANGUAGE]:
         what = "or references are not English: no number of theirs is marked"
         lines.append(f"{several(foreign, 'answer')} {what}.")
-    left = "whether words are right, and what an answer leaves out (words: --checker MODEL)"
-    if any("statements" in of_model for of_model in figures.values()):
-        left = "what an answer leaves out"
+    left = "Not looked at: whether words are right, and what an answer leaves out."
     no_proof = "A mark is a place to look at, and no mark is no proof."
-    return [*lines, f"Not looked at: {left}. {no_proof}"]
-
-
-def _count_of(share: JsonObject) -> str:
-    return f"{round(share['value'] * share['n'])} of {share['n']} answers"
+    return [*lines, f"{left} {no_proof}"]
 
 
 def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> list[JsonObject]:
-    """Return the answers with something to look at: the largest factor first, then what a model is surest of."""
+    """Return the answers with something to look at: the largest factor first."""
     by_id = {case.id: case for case in cases}
     answers = []
     for response in checked:
-        wrong = [line for line in response.statements if line["label"] == CONTRADICTED]
-        if not (response.differs or wrong):
+        if not response.differs:
             continue
         case, index = _place(by_id, response)
-        places = sorted([*response.differs, *wrong], key=lambda place: place["start"])
+        places = sorted(response.differs, key=itemgetter("start"))
         answers.append(
             {
                 "case_id": case.id,
@@ -135,10 +111,9 @@ def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) ->
                 "question": question_text(case.question),
                 "text": marked(case.responses[index].text, places),
                 "numbers": response.differs,
-                "contradicted": sorted(wrong, key=_unsure),
             }
         )
-    return sorted(answers, key=_urgency)
+    return sorted(answers, key=_largest_factor, reverse=True)
 
 
 def _place(by_id: Mapping[str, Case], checked: CheckedResponse) -> tuple[Case, int]:
@@ -147,15 +122,8 @@ def _place(by_id: Mapping[str, Case], checked: CheckedResponse) -> tuple[Case, i
     return case, case.models.index(checked.model)
 
 
-def _urgency(answer: JsonObject) -> tuple[float, float]:
-    return (
-        -max((mark["factor"] for mark in answer["numbers"]), default=0.0),
-        min(map(_unsure, answer["contradicted"]), default=0.0),
-    )
-
-
-def _unsure(statement: JsonObject) -> float:
-    return -statement.get("probability", 0.0)
+def _largest_factor(answer: JsonObject) -> float:
+    return max(mark["factor"] for mark in answer["numbers"])
 
 
 def places_in_words(answers: Sequence[JsonObject]) -> list[str]:
@@ -201,7 +169,7 @@ def check_page(
     table = PageTable(head, [list(row.values()) for row in rows], "Answers by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
-        "check", "Answers checked", Said(check_sentences(figures, checked, settings["evidence"]), settings["notes"]),
+        "check", "Answers checked", Said(check_sentences(figures, checked, settings["evidence"]), []),
         bars=Bars(f"Share of answers with a number that differs from {against}, with 95 % intervals", bars),
         tables=[table], settings=settings, answers=marked_answers(cases, checked),
     )  # fmt: skip
@@ -209,7 +177,7 @@ def check_page(
 
 
 def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
-    """Return a row for each number that differs, for each statement that a model read, and for each answer without either."""
+    """Return a row for each number that differs, and for each answer without one."""
     file, by_id = io.StringIO(), {case.id: case for case in cases}
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
@@ -229,7 +197,5 @@ def _lines(checked: CheckedResponse) -> Iterator[JsonObject]:
         words = {"statement": "".join(sentence), "passage": "".join(passage)}
         numbers = {"number": sentence[1], "beside": passage[1], "label": "differs"}
         yield mark | words | numbers
-    for statement in checked.statements:
-        yield statement | {"statement": statement["text"]}
-    if not checked.differs and not checked.statements:
-        yield {"label": UNREAD if checked.unread else "", "reason": checked.unread or ""}
+    if not checked.differs:
+        yield {"label": "unread" if checked.unread else "", "reason": checked.unread or ""}

@@ -32,8 +32,8 @@ SPENT = {  # what a verdict's `usage` counts → words
     "completion_tokens": "out",
     "cached_tokens": "of those in were cached",
 }
-# What statements were checked against → words.
-AGAINST = {"reference": "the reference", "books": "the books", "none": "the model's opinion"}
+# What numbers were compared with → words.
+AGAINST = {"reference": "the reference", "books": "the books"}
 WARNINGS = {  # the facts that a run's table cannot do without; the report has all
     "Numbers beside the reference", "What it does not see", "Invalid verdicts", "Broken rationales", "Empty and unread",
     "Other languages",

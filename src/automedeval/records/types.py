@@ -151,7 +151,7 @@ def _unknown(kind: Any, record: dict) -> dict:
 
 @dataclass(frozen=True)
 class LogRecord(Record):
-    """What a judge, a checker or a candidate says of a case.
+    """What a judge, a check or a candidate says of a case.
 
     `by` and `about` name the fields that say who wrote a record, its name first, and about what. In `extra`, "settings" is a
     fingerprint of the author's settings, and `digest_key` the digest of what it saw of the case.
@@ -508,15 +508,10 @@ class Verdict(LogRecord):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        # The keys of `extra` that are read: lists of texts, and the contradicted statements by model.
+        # The keys of `extra` that are read are lists of texts.
         for name in ("models", "empty", "blind_to"):
             for text in take(record, name, (list, NoneType), None) or ():
                 take({name: text}, name, (str,))
-        checked = take(record, "checked", (dict, NoneType), None) or {}
-        for model in checked:
-            for statement in take(checked, model, (list,)):
-                for name, kind in (("text", str), ("start", int), ("end", int)):
-                    take(statement, name, (kind,))
         return super().from_dict(record)
 
     def placed(self, places: Sequence[int], count: int) -> Self:
@@ -648,20 +643,15 @@ class Verdict(LogRecord):
 
 @dataclass(frozen=True)
 class CheckedResponse(LogRecord):
-    """What was found of one response: by a model of its statements, and of its numbers beside those of its evidence.
+    """What was found of the numbers of one response: those that differ (`differs`), see `evidence.run.marked_numbers`.
 
-    Each of `statements` has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported",
-    "contradicted", "not_found", or "unread" with a `reason`; beside them may stand the `probability` of the label, the nearest
-    `passage` and its `source`. `differs` are numbers of the response, see `evidence.run.marked_numbers`; `unread` says why its
-    numbers were not looked at, None if they were.
+    `unread` says why they were not looked at, None if they were.
     """
 
-    verb, by, about = "checked", ("checker", "evidence"), ("case_id", "model")
+    verb, by, about = "checked", ("evidence",), ("case_id", "model")
 
     model: str
-    checker: str
-    evidence: str  # what they were compared with: "reference", "books" or "none"
-    statements: tuple[dict, ...]
+    evidence: str  # what they were compared with: "reference" or "books"
     differs: tuple[dict, ...] = ()
     unread: str | None = None
     extra: dict = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.evidence.run import in_words, marked_numbers, sources_of
+from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile, spent
@@ -63,10 +63,10 @@ def differing(judge: VerdictTable) -> Marks:
         for model, marks in verdict.extra.get("differs", {}).items():
             marks_of[verdict.case_id, model] = marks
     for case in judge.cases.records:
-        for index, response in enumerate(case.responses):
+        sources = reference_of(case)
+        for response in case.responses if sources else ():
             key = (case.id, response.model)
-            sources = sources_of(case, index, "reference")
-            if key in marks_of or not sources:
+            if key in marks_of:
                 continue
             marks, unread = marked_numbers(question_text(case.question), response.text, sources)
             if unread is None:

@@ -1,15 +1,11 @@
-"""Cut an answer into statements, each with its place in the text, and say which of them are not asserted.
+"""Cut a text into sentences and list items, each with its place, so that a page can mark the words.
 
-A statement is a sentence, or a list item. Sentences are cut by pattern: the answers of chatbots are well punctuated, and the
-places must be exact so that a page can mark the words.
+They are cut by pattern: the answers of chatbots are well punctuated.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
-
-from automedeval.records.tables import packaged
 
 # A mark of the end, with closing quotes or brackets, before a space and the start of a sentence; or the end of a line.
 _END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|$")
@@ -23,34 +19,7 @@ _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[
 _MARKUP = re.compile(r"[*_`#]+")
 _QUOTE, _RULE = re.compile(r"\s*>"), re.compile(r"\s*\|[-:| ]+\|\s*$", re.M)
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
-_WORD = re.compile(r"[^\W\d_]{2,}")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
-NOT_ASSERTED = {
-    name: re.compile("|".join(patterns), re.I)
-    for name, patterns in packaged("evidence", "not_asserted").items()
-}
-NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement is not checked
-REFERENCE = "reference"  # the source of evidence that is not of books
-
-
-class Statement(NamedTuple):
-    """A statement of an answer: what stands above it and its words, and the place of these in characters.
-
-    `unread` says why it is not checked: it is not asserted, a table, code, or has no words; None if it is checked.
-    """
-
-    text: str
-    start: int
-    end: int
-    unread: str | None = None
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A sentence of a text that says what is true, with its `source`, such as "reference" or a book and its section."""
-
-    text: str
-    source: str
 
 
 class Span(NamedTuple):
@@ -59,32 +28,6 @@ class Span(NamedTuple):
     start: int
     end: int
     above: str = ""
-
-
-def statements(text: str) -> list[Statement]:
-    """Return the statements of a text in their order; those that are not to be checked say why."""
-    cut, code = [], False
-    for start, end, above in spans(text):
-        words, reason = text[start:end], None
-        whole = _MARKUP.sub("", words).strip()
-        whole = f"{above}: {whole}" if above else whole
-        fence = words.startswith("```")
-        code ^= fence
-        if code or fence:
-            reason = "code"
-        elif _TABLE.search(words):
-            reason = "table"
-        elif len(_WORD.findall(whole)) < 2:
-            reason = "no statement"
-        else:
-            reason = not_asserted(f"{above} {words}".strip())
-        cut.append(Statement(whole, start, end, reason))
-    return cut
-
-
-def not_asserted(sentence: str) -> str | None:
-    """Return why what stands in a sentence is not said to be so; None if it is."""
-    return next((name for name, pattern in NOT_ASSERTED.items() if pattern.search(sentence)), None)
 
 
 def spans(text: str) -> Iterator[Span]:
