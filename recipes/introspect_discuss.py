@@ -23,7 +23,7 @@ from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
-from automedeval.study.introspection.discussion import Partners, account
+from automedeval.study.introspection.discussion import ROLES, Partners, account
 from automedeval.study.introspection.jury import QUEUE, read_jury, write_queue
 from automedeval.study.introspection.mistakes import find_mistakes, read_judges
 from automedeval.study.introspection.revisions import (
@@ -87,14 +87,14 @@ def main() -> None:
         if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge, settings]
             partners = partners_of(args, books, encoder_args, chat_args, about)
-            names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
+            chats = partners.chats
+            names = {"suggester": chats["suggestion"].name, "reviewer": chats["review"].name}
             opened = partners.open(mistakes, journal)
             record_run(args.discussion / "run.json", args, books, encoder_args, chat_args)
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(opened, journal):
                     bar.update()
-            chats = {id(chat): chat for chat in (partners.suggester, partners.reviewer)}
-            for chat in chats.values():
+            for chat in {id(chat): chat for chat in chats.values()}.values():
                 print_notes(chat.notes())
             account_lines = account(opened, **names)
             print("\n".join(account_lines))
@@ -120,32 +120,24 @@ def partners_of(
     args: Any, books: Any, encoder_args: Any, chat_args: Any, about: list[str]
 ) -> Partners:
     """Return both partners, with the suggesting model's reference books."""
-
-    def partner(model: str, role: str) -> Any:
-        kind, file = parse_model(model)
+    models = dict(zip(ROLES, (args.suggester, args.reviewer, args.suggester)))
+    chats, loaded, are_recorded = {}, {}, False
+    for role, model in models.items():
+        kind, name = parse_model(model)
         if kind == "recording":
-            return RecordedChat(
-                file, "strong", books.knowledge if role == "suggestion" else "none", role
-            )
-        return chat_args.load(model, 0)
-
-    kinds = [parse_model(model)[0] for model in (args.suggester, args.reviewer)]
-    recorded = kinds[0] == "recording"
-    suggester = partner(args.suggester, "suggestion")
-    reviewer = (
-        partner(args.reviewer, "review")
-        if recorded or args.reviewer != args.suggester
-        else suggester
-    )
+            are_recorded = True
+            knowledge = books.knowledge if role == "suggestion" else "none"
+            chats[role] = RecordedChat(name, "strong", knowledge, role)
+            continue
+        if model not in loaded:
+            loaded[model] = chat_args.load(model, 0)
+        chats[role] = loaded[model]
     search, store = books.open(encoder_args, chat_args.device)
     return Partners(
-        suggester,
-        reviewer,
-        partner(args.suggester, "revision") if recorded else None,
-        search=search,
-        questions=books.questions,
-        shuffle="recording"
-        not in kinds,  # they were made with the responses in the order of the case
+        chats,
+        search,
+        books.questions,
+        shuffle=not are_recorded,  # recordings have the responses in the order of the case
         about=[*about, store] if store else about,
     )
 

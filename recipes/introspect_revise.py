@@ -56,10 +56,9 @@ def main() -> None:
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
     by_case = {row.case.id: row for row in recorded}
-    rulings = read_jury(args.discussion, by_case)
-    apply_rulings(records, rulings, by_case)
+    apply_rulings(records, read_jury(args.discussion, by_case), by_case)
     write_lines(args.discussion / REVISIONS, records)
-    lines, count = decision_lines(records, rulings), len(waiting_in(records))
+    lines, count = decision_lines(records), len(waiting_in(records))
     print(*lines, sep="\n", end="\n" if lines else "")
     waits = f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {args.discussion / QUEUE}"
     if count and args.waiting == STOP:

@@ -191,7 +191,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
         send(store, task, {"decision": decision, "rationale": rationale, "scores": scores})
     assert write_export(store, discussion / "decided")["jury.jsonl"] == 5
     assert "1 case waits" in succeeded(lessons.introspect()).stdout
-    succeeded(lessons.introspect("--waiting", "keep_old"))
+    succeeded(lessons.introspect(waiting="keep_old"))
     records = lessons.revisions()
     kept, *revised = seen
     assert (records[kept]["decision"], records[kept]["annotator"]) == ("keep", "cleo")

@@ -89,10 +89,9 @@ class Lessons:
         self.say(number, "review", "Review: accept")
         self.say(number, "revision", f"{rationale_of(MODELS, range(3), word)}\n{slot_line(scores)}")
 
-    def introspect(self, *words: Any, **options: Any) -> CompletedProcess:
+    def introspect(self, **options: Any) -> CompletedProcess:
         """Run both recipes of a round, each with the options that it has; the second does not follow a failure."""
-        verdicts = self.write("verdicts.jsonl", [verdict.to_dict() for verdict in self.verdicts])
-        options |= {word.removeprefix("--"): value for word, value in zip(words[::2], words[1::2])}
+        verdicts = self.write("verdicts.jsonl", self.verdicts)
         both = {"dataset": self.folder / "data", "output": self.output}
         both |= {name: options.pop(name) for name in BOTH if name in options}
         both["cases"] = self.folder / "cases.jsonl"
@@ -101,9 +100,8 @@ class Lessons:
         if done.returncode:
             return done
         then = run_recipe("introspect_revise", **both, **revise)
-        return CompletedProcess(
-            then.args, then.returncode, done.stdout + then.stdout, done.stderr + then.stderr
-        )
+        then.stdout, then.stderr = done.stdout + then.stdout, done.stderr + then.stderr
+        return then
 
     def training(self, model: Path, max_length: int) -> Path:
         """Write what a training YAML says of rows; return its file."""
@@ -111,9 +109,9 @@ class Lessons:
         file.write_text(json.dumps({"model_name_or_path": str(model), "max_length": max_length}))
         return file
 
-    def discuss(self, *words: Any) -> CompletedProcess:
+    def discuss(self, **options: Any) -> CompletedProcess:
         said = f"recording:{self.write('said.jsonl', self.said)}"
-        return self.introspect(*words, suggester=said, reviewer=said, knowledge="none")
+        return self.introspect(suggester=said, reviewer=said, knowledge="none", **options)
 
     def rows(self, split: str = "train") -> dict[str, dict]:
         return {row["case_id"]: row for row in read_dataset(self.output).splits[split]}

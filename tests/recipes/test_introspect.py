@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -16,8 +15,7 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
-from doubles.tiny_dataset import FACTS
-from factories import read, read_json, verdicts_in, write
+from factories import read, verdicts_in
 from programs import APPEND, ROOT, SAMPLE, failed, run_recipe, stopped, succeeded, told
 from tables import rows_of
 
@@ -25,8 +23,6 @@ from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
 from automedeval.records.cases import read_cases
 from automedeval.rubrics.grammar import parse_verdict
-from automedeval.study.dataset.folder import read_dataset, write_card, write_splits
-from automedeval.study.dataset.instructions import instruction
 
 ROWS = rows_of(__file__)
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
@@ -47,65 +43,39 @@ def untimed(folder):
     return records, [(folder / name).read_bytes() for name in ("train.parquet", "test.parquet")]
 
 
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    """Build a data set of the recorded teachers' verdicts on the sample, and verdicts of a judge that ties everything."""
-    folder, splits = tmp_path_factory.mktemp("sample"), {}
-    cases = list(read_cases(SAMPLE / "train_cases.jsonl"))
-    chats = {name: RecordedChat(RUN / "teacher.jsonl", name, "none") for name in ("strong", "weak")}
-    judged = []
-    for name, part in (("stage1", cases[::2]), ("stage3", cases[1:55:2]), ("test", cases[55::2])):
-        splits[name] = []
-        for case in part:
-            teacher = "weak" if name == "stage1" else "strong"
-            ((_, said),) = chats[teacher].answer([Prompt([], key=(case.id, 1))])
-            reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
-            if reading.valid:
-                verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
-                splits[name].append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
-                judged.append(
-                    verdict_of(
-                        case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm."
-                    ).to_dict()
-                )
-    write_card(folder, write_splits(folder, splits) | FACTS | {"folder": "sample", "rubrics": {}})
-    write(folder / "verdicts.jsonl", judged)
-    return folder
+@pytest.fixture
+def sample(tmp_path):
+    """Return the data set of the recorded strong teacher's verdicts on the sample, whose judge ties everything."""
+    lessons = Lessons(tmp_path, build=False)
+    recorded = RecordedChat(RUN / "teacher.jsonl", "strong", "none")
+    lessons.cases, teacher = [], []
+    for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[1:57:2]:
+        ((_, said),) = recorded.answer([Prompt([], key=(case.id, 1))])
+        reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
+        if reading.valid:
+            lessons.cases.append(case)
+            why = {"rationale": reading.rationale}
+            teacher.append(verdict_of(case, reading.scores, "teacher", **why))
+    lessons.build(teacher)
+    lessons.verdicts = [verdict_of(case, (3, 3, 3)) for case in lessons.cases]
+    return lessons
 
 
-def test_round_1_of_the_small_study(sample, tmp_path, tiny_model):
-    round1, training = tmp_path / "round1", tmp_path / "training.yaml"
-    about = {"dataset": sample, "output": round1}
-    discuss = {"config": RUN / "discuss.yaml", "verdicts": sample}
-    succeeded(run_recipe("introspect_discuss", **discuss, **about))
-
-    def revise(most: int) -> str:
-        training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most}))
-        options = {
-            "cases": SAMPLE / "train_cases.jsonl",
-            "waiting": "keep_old",
-            "training": training,
-        }
-        return succeeded(run_recipe("introspect_revise", **options, **about)).stdout
-
-    revise(4000)
-    old = read_dataset(sample)
-    statistics = read_json(round1 / "statistics.json")
-    counts, consensus = statistics["counts"], statistics["counts"]["consensus"]
-    assert statistics["partners"]["reviewer"] == "recording:strong"
-    assert counts["mistakes"] == counts["cases"] == len(old.training)
-    agreed = re.search(r"exchange 1: \d+, exchange 2: (\d)\)", "\n".join(statistics["arithmetic"]))
-    assert 0 < int(agreed[1]) <= 5
+def test_round_1_of_the_small_study(sample, tiny_model):
+    options = {"config": RUN / "discuss.yaml", "waiting": "keep_old"}
+    options["training"] = sample.training(tiny_model, 4000)
+    said = told(sample.introspect(**options), "recording:strong reviews")
+    counts = sample.statistics()["counts"]
+    assert counts["mistakes"] == counts["cases"] == len(sample.old_rows())
+    assert 0 < int(re.search(r"exchange 1: \d+, exchange 2: (\d)\)", said)[1]) <= 5
     assert 0 < counts["unresolved"] <= 2
-    assert min(consensus["keep"], consensus["revise"]) > 5
-    rows = {row["case_id"]: row for row in read_dataset(round1).splits["train"]}
-    revised = {name for name, row in rows.items() if row["judge"] == "consensus"}
-    assert len(revised) == consensus["revise"]
-    kept = [row for row in old.training if row["case_id"] not in revised]
-    assert all(rows[row["case_id"]] == row for row in kept)
-    reason = f"more than {statistics['splits']['train']['tokens']['most'] - 1:,} tokens"
-    assert f"({reason}: 1)" in revise(statistics["splits"]["train"]["tokens"]["most"] - 1)
-    assert [each["reason"] for each in read(round1 / "dropped.jsonl")] == [reason]
+    assert min(counts["consensus"].values()) > 5
+    revised = [row for row in sample.rows().values() if row["judge"] == "consensus"]
+    assert len(revised) == counts["consensus"]["revise"]
+    most = sample.statistics()["splits"]["train"]["tokens"]["most"] - 1
+    told(sample.introspect(**options | {"training": sample.training(tiny_model, most)}))
+    (dropped,) = sample.read("round1/dropped.jsonl")
+    assert dropped["reason"] == f"more than {most:,} tokens"
 
 
 @pytest.fixture
@@ -116,8 +86,8 @@ def with_reference(tmp_path):
     teacher = []
     for case in lessons.cases:
         about = {"models": [*MODELS[:2], "reference"], "order": lessons.order[case.id]}
-        shown = verdict_of(case, lessons.record[case.id], "teacher", **about)
-        teacher.append(replace(shown, rationale=None) if case is lessons.cases[6] else shown)
+        about |= {"rationale": None} if case is lessons.cases[6] else {}
+        teacher.append(verdict_of(case, lessons.record[case.id], "teacher", **about))
     lessons.build(teacher)
     return lessons
 
@@ -134,7 +104,8 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(judge, with_refer
     alike = answer(f"Step 1: All alike.\n{slot_line([3, 3, 3])}")
     with EndpointDouble(alike) as endpoint:
         succeeded(judge(base_url=endpoint.url, seed=5))
-        asked = [request["body"]["messages"] for request in endpoint.asked]
+        asked = [json.dumps(request["body"]["messages"]) for request in endpoint.asked]
+        assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
         succeeded(judge(base_url=endpoint.url, seed=5))
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
         some = {"split": "stage1[1:]+stage2[:50%]", "rationale": False, "output": part}
@@ -142,17 +113,15 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(judge, with_refer
         assert "Write one line in this form" in json.dumps(endpoint.asked[-1]["body"])
     names = sorted(verdict.case_id for verdict in verdicts_in(part))
     assert names == [f"case-{at}" for at in range(1, 5)]
-    assert sorted(map(json.dumps, asked)) == sorted(
-        json.dumps(row["prompt"]) for row in rows.values()
-    )
     models = {tuple(verdict.extra["models"]) for verdict in verdicts_in(judged)}
     assert models == {(*MODELS[:2], "reference")}
-    files = {name: judge.keywords[name] for name in ("cases", "dataset")}
-    output = tmp_path / "round1"
-    succeeded(run_recipe("introspect_discuss", **files, verdicts=judged, output=output))
+    said = succeeded(with_reference.introspect(verdicts=judged)).stdout
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
-    wrong = {case_id for case_id in rows if set(with_reference.record[case_id]) != {3}}
-    assert {line["case_id"] for line in read(tmp_path / "round1.discussion/jury.jsonl")} == wrong
+    wrong = [case_id for case_id in rows if set(with_reference.record[case_id]) != {3}]
+    assert f"7 cases → {len(wrong)} mistakes" in said
+    assert [
+        line["case_id"] for line in with_reference.read("round1.discussion/jury.jsonl")
+    ] == wrong
 
 
 @pytest.mark.parametrize(("options", "said"), ROWS["test_rows_leave_no_choice_of_responses"])
@@ -188,64 +157,26 @@ def discuss(lessons):
     return partial(lessons.introspect, max_retries=0, **partners)
 
 
-def misjudge(lessons: Lessons, *numbers: int) -> None:
-    for number in numbers:
+def test_an_endpoint_suggests_and_reviews_and_a_stopped_discussion_goes_on(lessons, discuss):
+    for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-
-
-def test_an_endpoint_suggests_and_reviews(lessons, discuss):
-    misjudge(lessons, 0, 2, 4)
-    with EndpointDouble(partner) as endpoint:
-        run = partial(discuss, base_url=endpoint.url)
-        said = told(run(), "3 mistakes → 3 consensus (exchange 2: 3), 0 without")
-        assert run().stdout == said
-        assert len(endpoint.asked) == 3 * 5, "the journal answers"
-        failed(run(temperature=0.5), "choose another --output")
-    for record in lessons.revisions().values():
-        assert record["revised_verdict"]["scores"] == [5, 4, 1]
-        assert "rewritten" in record["revised_verdict"]["rationale"]
-
-
-def test_a_stopped_discussion_goes_on_to_the_same_round(lessons, discuss):
-    misjudge(lessons, *range(6))
-    whole = lessons.folder / "whole"
+    whole, file = lessons.folder / "whole", lessons.folder / "round1.discussion/discussion.jsonl"
     with EndpointDouble(partner) as endpoint:
         run = partial(discuss, base_url=endpoint.url, concurrency=2)
-        succeeded(run(output=whole))
-        asked = len(endpoint.asked)
-        file = lessons.folder / "round1.discussion" / "discussion.jsonl"
+        said = told(run(output=whole), "6 mistakes → 6 consensus (exchange 2: 6), 0 without")
+        assert run(output=whole).stdout == said
+        assert len(endpoint.asked) == 30, "the journal answers"
+        failed(run(output=whole, temperature=0.5), "choose another --output")
         with stopped(APPEND, 9):
             run()
         with open(file, "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "case-')
         succeeded(run())
         assert untimed(lessons.output) == untimed(whole)
-        assert len(endpoint.asked) - asked <= 30 + 2, "only what was under way is asked again"
-
-
-def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons, discuss):
-    misjudge(lessons, 0, 2)
-    waiting = lessons.introspect()
-    assert "error:" not in waiting.stderr
-    told(waiting, "2 cases wait for the jury", "then run the same command again")
-    queue = lessons.folder / "round1.discussion" / "jury.jsonl"
-
-    def meanwhile(body):
-        decided = [line | {"decision": "keep"} for line in read(queue)]
-        write(queue.parent / "decided" / queue.name, decided)
-        reviews = "A colleague suggests" in body["messages"][1]["content"]
-        return answer("Review: object\nNo.") if reviews else partner(body)
-
-    with EndpointDouble(meanwhile) as endpoint:
-        done = discuss(base_url=endpoint.url, concurrency=1)
-    kept = "jury: 2 cases → 2 kept, 0 revised, 0 waiting"
-    told(done, "2 mistakes → 0 consensus, 2 without", kept)
-    record = lessons.revisions()["case-0"]
-    assert (record["decided_by"], record["suggestion"]) == ("jury", None)
-    assert len(record["exchanges"]) == 6
-    # Both recipes: the first one takes what was decided.
-    told(lessons.introspect(), "no mistake waits for the jury")
-    assert lessons.revisions()["case-0"]["decided_by"] == "jury"
+        assert len(endpoint.asked) - 30 <= 30 + 2, "only what was under way is asked again"
+    for record in lessons.revisions().values():
+        assert record["revised_verdict"]["scores"] == [5, 4, 1]
+        assert "rewritten" in record["revised_verdict"]["rationale"]
 
 
 @pytest.mark.parametrize(("options", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
+from itertools import zip_longest
 
 import pytest
 from doubles.introspection_study import (
@@ -22,6 +22,7 @@ from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
 from automedeval.study.introspection.discussion import (
+    ROLES,
     Partners,
     account,
     read_review,
@@ -37,7 +38,7 @@ ROWS = rows_of(__file__)
 class Scripted(RecordedChat):
     """A chat that answers with its lines one after the other, and records the messages it received."""
 
-    def __init__(self, *lines, name="scripted"):
+    def __init__(self, name, lines):
         self.lines, self.name, self._fingerprint = list(lines), name, name
         self.shown = []
 
@@ -45,46 +46,37 @@ class Scripted(RecordedChat):
         """Return the last message that it received in a call, the first of them 0."""
         return self.shown[call][-1]["content"]
 
-    def roles(self, call):
-        return [message["role"] for message in self.shown[call]]
-
     def reply(self, prompt):
         self.shown.append(prompt.messages)
         return Answer(self.lines.pop(0), usage={"prompt_tokens": 10, "completion_tokens": 1})
 
 
-def mistake_of(number=0, rationale=True):
+def scripted(*lines):
+    """Return who suggests, reviews and revises with these lines."""
+    return {role: Scripted(role, said) for role, said in zip_longest(ROLES, lines, fillvalue=())}
+
+
+def mistake_of(number=0, **more):
     case = case_of(number)
-    more = {} if rationale else {"rationale": None}
-    verdict = verdict_of(case, RECORD, "teacher", order=ORDER, **more)
-    recorded = recorded_of(verdict, case)
+    recorded = recorded_of(verdict_of(case, RECORD, "teacher", order=ORDER, **more), case)
     return Mistake(recorded, "relations", verdict_of(case, (1, 1, 1)))
-
-
-ROW_ORDER = mistake_of().recorded.order
 
 
 @pytest.fixture
 def discuss(tmp_path):
-    """Return what leads the discussion of one mistake by scripts, in the slots of its row, and gives it back."""
+    """Return what leads the discussion of one mistake by scripts, and gives it back, read from the journal once more."""
 
-    def lead(suggester, reviewer, mistake=None, reviser=(), **options):
-        lines = {"s": suggester, "r": reviewer, "w": reviser}
-        chats = [Scripted(*said, name=name) for name, said in lines.items()]
-        partners = Partners(*chats, shuffle=True, **options)
+    def lead(*lines, mistake=None, **options):
+        chats = scripted(*lines)
+        partners = Partners(chats, **options)
         with Journal(tmp_path / "discussion.jsonl") as journal:
             discussions = partners.open([mistake or mistake_of()], journal)
             list(partners.lead(discussions, journal))
             (again,) = partners.open([mistake or mistake_of()], journal)
-        assert again.pieces == discussions[0].pieces
-        return discussions[0], *chats
+        assert again == discussions[0]
+        return again, *chats.values()
 
     return lead
-
-
-def in_row(order, values):
-    """Return values of the responses in the slots of the row."""
-    return tuple(values[index] for index in order)
 
 
 # --- what the partners say --------------------------------------------------------------------------------------------
@@ -130,100 +122,74 @@ def test_what_is_no_review_is_neither(text, said):
 # --- where it stands --------------------------------------------------------------------------------------------------
 
 
-def shown_suggestion(order, text="The second is too high.", scores=(4, 3, 3)):
-    return f"Suggestion: {text}\n{slot_line(in_row(order, scores))}"
+ROW_ORDER = mistake_of().recorded.order
+NEW = slot_line([(4, 3, 3)[index] for index in ROW_ORDER])
+SUGGESTED = f"Suggestion: The second is too high.\n{NEW}"
+REVISED = f"{rationale_of(MODELS, ROW_ORDER, 'poor')}\n{NEW}"
+ACCEPT, OBJECT = ["Review: accept"], "Review: object\n"
 
 
-def shown_revision(order, scores=(4, 3, 3)):
-    return f"{rationale_of(MODELS, order, 'poor')}\n{slot_line(in_row(order, scores))}"
-
-
-REVISED = [shown_revision(ROW_ORDER)]
-
-
-def test_accepted_at_once_and_rewritten(discuss):
-    said, suggester, reviewer, reviser = discuss(
-        [shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=REVISED
-    )
-    assert said.consensus
-    assert said.accepted[0] == 1
-    assert said.next_step is None
-    revised = slot_line(in_row(ROW_ORDER, (4, 3, 3)))
-    assert f"{said.revised.rationale}\n{revised}" == REVISED[0]
-    assert said.revised.scores == in_row(ROW_ORDER, (4, 3, 3))
-    record = slot_line(in_row(ROW_ORDER, RECORD))
-    both = (record, "Verdict 2, the judge's:", "What helps with complaint 0?")
+def test_an_objection_is_heard_and_what_is_accepted_is_written(discuss):
+    first = f"Suggestion: A.\n{slot_line((1, 1, 1))}"
+    reviews = [f"{OBJECT}That misses the dose.", *ACCEPT]
+    told, suggester, reviewer, reviser = discuss([first, SUGGESTED], reviews, [REVISED])
+    assert (told.decision, told.agreed_at, told.next_step) == ("revise", 2, None)
+    assert f"{told.revised.rationale}\n{slot_line(told.revised.scores)}" == REVISED
+    record = slot_line([RECORD[index] for index in ROW_ORDER])
     for partner in (suggester, reviewer):
-        assert [text for text in both if text not in partner.last(0)] == []
+        for text in (record, "Verdict 2, the judge's:", "What helps with complaint 0?"):
+            assert text in partner.last(0)
+        roles = [message["role"] for message in partner.shown[1]]
+        assert roles == ["system", "user", "assistant", "user"]
     assert "[Question]" not in suggester.last(0)
-    assert "The second is too high." in reviewer.last(0)
-    assert "Suggestion: [what to change" not in reviewer.last(0)
-    assert revised in reviser.last(0)
-    assert "Doctor 1" in reviser.shown[0][1]["content"]
-
-
-def test_an_objection_is_heard_in_the_next_exchange(discuss):
-    first, second = shown_suggestion(ROW_ORDER, "A.", (3, 2, 5)), shown_suggestion(ROW_ORDER, "B.")
-    reviews = ["Review: object\nThat misses the dose.", "Review: accept"]
-    said, suggester, reviewer, _ = discuss([first, second], reviews, reviser=REVISED)
-    assert said.consensus
-    assert said.accepted[0] == 2
-    roles = ["system", "user", "assistant", "user"]
-    assert suggester.roles(1) == reviewer.roles(1) == roles
-    assert "That misses the dose." in suggester.last(1)
+    assert "Suggestion: A." in reviewer.last(0)
     assert suggester.shown[1][2]["content"] == first
-    assert "Suggestion: A." in reviewer.shown[1][1]["content"]
-    assert "Suggestion: B." in reviewer.last(1)
+    assert "That misses the dose." in suggester.last(1)
+    assert "The second is too high." in reviewer.last(1)
+    assert NEW in reviser.last(0)
 
 
 def test_unreadable_messages_use_up_exchanges(discuss):
-    good = shown_suggestion(ROW_ORDER)
-    reviews = ["Fine by me.", "Review: accept"]
-    said, suggester, reviewer, _ = discuss(["Dunno.", good, good], reviews, reviser=REVISED)
-    assert said.consensus
-    assert said.accepted[0] == 3
-    assert [bool(each.error) for each in said.suggestions.values()] == [True, False, False]
-    assert [bool(each.error) for each in said.reviews.values()] == [True, False]
+    suggestions, reviews = ["Dunno.", SUGGESTED, SUGGESTED], ["Fine by me.", *ACCEPT]
+    told, suggester, reviewer, _ = discuss(suggestions, reviews, [REVISED])
+    assert (told.decision, told.agreed_at) == ("revise", 3)
+    unread = {role: list(map(bool, errors)) for role, errors in told.errors.items()}
+    assert unread == {
+        "suggestion": [True, False, False],
+        "review": [True, False],
+        "revision": [False],
+    }
     assert "could not be read as a suggestion: no line" in suggester.last(1)
     assert "review of this could not be read" in suggester.last(2)
     assert "could not be read as a review" in reviewer.last(1)
 
 
-@pytest.mark.parametrize(
-    ("suggests", "silent"), [("Hm.", "suggester"), ("Suggestion: keep", "reviewer")]
-)
+@pytest.mark.parametrize(("suggests", "silent"), [("Hm.", "me"), ("Suggestion: keep", "you")])
 def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggests, silent):
-    said, *_ = discuss([suggests] * 3, ["Hm."] * 3)
-    told = f"the {silent} [sr] never answered in the form of a .*: 'Hm.'"
-    with pytest.raises(RecordError, match=told):
-        account([said], "s", "r")
-    assert (said.consensus, said.next_step) == (False, None)
-
-
-IN_ROW = slot_line(in_row(ROW_ORDER, (4, 3, 3)))
+    told, *_ = discuss([suggests] * 3, ["Hm."] * 3)
+    with pytest.raises(RecordError, match=f"^{silent} never answered in the form of"):
+        account([told], "me", "you")
+    assert (told.decision, told.next_step) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("revision", "said"),
     [
-        (shown_revision(ROW_ORDER, (4, 2, 3)), "other points than the accepted suggestion's"),
-        (IN_ROW, "no rationale"),
+        (REVISED.replace(NEW, slot_line(OTHER)), "other points than the accepted suggestion's"),
+        (NEW, "no rationale"),
         ("I would rather not.", "no score line"),
     ],
 )
 def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, revision, said):
-    found, *_ = discuss([shown_suggestion(ROW_ORDER)], ["Review: accept"], reviser=[revision])
-    assert found.revised.error == said
-    assert (found.consensus, found.next_step) == (False, None)
+    told, *_ = discuss([SUGGESTED], ACCEPT, [revision])
+    assert told.revised.error == said
+    assert (told.decision, told.next_step) == (None, None)
 
 
 def test_a_row_without_rationale_stays_without(discuss):
-    mistake = mistake_of(rationale=False)
-    order = mistake.recorded.order
-    revised = slot_line(in_row(order, (4, 3, 3)))
-    said, *_, reviser = discuss([shown_suggestion(order)], ["Review: accept"], mistake, [revised])
-    assert said.consensus
-    assert said.revised.rationale is None
+    mistake = mistake_of(rationale=None)
+    told, *_, reviser = discuss([SUGGESTED], ACCEPT, [NEW], mistake=mistake)
+    assert (told.decision, told.revised.rationale) == ("revise", None)
     assert "Keep its form" not in reviser.last(0)
 
 
@@ -237,34 +203,29 @@ def books(questions):
 
 
 def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss):
-    good = shown_suggestion(ROW_ORDER)
-    dose, rest = (f"[Question]: What is {thing}?" for thing in ("a dose", "rest"))
-    asks = [dose, dose, good, rest, good]
-    reviews = ["Review: object\nNo.", "Review: accept"]
-    said, suggester, reviewer, _ = discuss(
-        asks, reviews, reviser=REVISED, search=books, questions=3
-    )
-    assert said.consensus
-    first, second = (said.pieces["suggestion", exchange]["asked"] for exchange in (1, 2))
-    assert [each["questions"] for each in first] == [["What is a dose?"], []]
-    assert first[0]["passages"][0]["text"] == "About What is a dose?"
-    assert first[1]["passages"] is None  # asked before: told so, and to suggest
-    assert [each["questions"] for each in second] == [["What is rest?"]]
+    dose, rest = "[Question]: What is a dose?", "[Question]: What is rest?"
+    asks = [dose, dose, SUGGESTED, rest, SUGGESTED]
+    reviews = [f"{OBJECT}No.", *ACCEPT]
+    told, suggester, reviewer, _ = discuss(asks, reviews, [REVISED], search=books)
+    assert told.decision == "revise"
+    questions = [lookup["questions"] for lookup in told.asked]
+    assert questions == [["What is a dose?"], [], ["What is rest?"]]
+    assert told.asked[0]["passages"][0]["text"] == "About What is a dose?"
+    assert told.asked[1]["passages"] is None  # asked before: told so, and to suggest
     assert "[Question]: What is ...?" in suggester.last(0)
     assert "About What is a dose?" in suggester.last(1)
     assert "You have asked this before" in suggester.last(2)
     assert "No more questions are answered" in suggester.last(2)
-    assert "About What is a dose?" in json.dumps(suggester.shown[4]), (
-        "what was found stays in sight"
-    )
-    assert "[Question]" not in json.dumps(reviewer.shown)
-    assert said.pieces["suggestion", 1]["usage"] == {"prompt_tokens": 30, "completion_tokens": 3}
+    shown = [json.dumps(chat.shown) for chat in (suggester, reviewer)]
+    assert "About What is a dose?" in json.dumps(suggester.shown[4]), "found earlier"
+    assert ["[Question]" in text for text in shown] == [True, False]
+    assert told.pieces[0]["usage"] == {"prompt_tokens": 30, "completion_tokens": 3}
 
 
 def test_who_only_asks_has_made_no_suggestion(discuss):
     asks = [f"[Question]: What is {word}?" for word in "abcdef"]
-    said, *_ = discuss(asks, [], search=books, questions=1)
-    assert [bool(each.error) for each in said.suggestions.values()] == [True] * 3
+    told, *_ = discuss(asks, search=books, questions=1)
+    assert list(map(bool, told.errors["suggestion"])) == [True] * 3
 
 
 # --- many -------------------------------------------------------------------------------------------------------------
@@ -272,24 +233,23 @@ def test_who_only_asks_has_made_no_suggestion(discuss):
 
 def test_a_journal_of_others_is_refused(tmp_path):
     mistakes = [mistake_of(0)]
-    keep = Partners(Scripted("Suggestion: keep"), Scripted("Review: accept"))
+    keep = Partners(scripted(["Suggestion: keep"], ACCEPT))
     with Journal(tmp_path / "discussion.jsonl") as journal:
         list(keep.lead(keep.open(mistakes, journal), journal))
         with pytest.raises(RecordError, match="other partners, or on another data set or judge"):
-            Partners(Scripted(), Scripted(), shuffle=False).open(mistakes, journal)
+            Partners(keep.chats, shuffle=False).open(mistakes, journal)
         judged_anew = replace(mistakes[0], judged=verdict_of(case_of(0), (1, 1, 2)))
         with pytest.raises(RecordError, match="case 'case-0' as it was before"):
             keep.open([judged_anew], journal)
         (other,) = keep.open([mistake_of(1)], journal)
-    assert other.pieces == {}, "another case's discussion is not its own"
+    assert other.pieces == [], "another case's discussion is not its own"
 
 
 def test_partners_need_a_score_line(tmp_path):
-    pairwise = SimpleNamespace(name="medical_pairwise@1", sums_up=False)
-    other = SimpleNamespace(rubric=pairwise, case=case_of(0))
-    mistake = replace(mistake_of(), recorded=other, kind="choices")
+    rubric = replace(AUTOMEDEVAL, grammar="json")
+    mistake = replace(mistake_of(), recorded=replace(mistake_of().recorded, rubric=rubric))
     with (
         Journal(tmp_path / "d.jsonl") as journal,
         pytest.raises(RecordError, match="a rubric with a score line"),
     ):
-        Partners(Scripted(), Scripted()).open([mistake], journal)
+        Partners(scripted()).open([mistake], journal)

@@ -1,7 +1,5 @@
 """Where a judge's verdicts differ from those on record."""
 
-import itertools
-import re
 from dataclasses import replace
 
 import pytest
@@ -17,7 +15,6 @@ from factories import write
 from tables import rows_of
 
 from automedeval.records import RecordError
-from automedeval.rubrics.rationale import split_steps
 from automedeval.study.dataset.instructions import instruction
 from automedeval.study.introspection.discussion import Discussion
 from automedeval.study.introspection.mistakes import (
@@ -47,23 +44,22 @@ def judged(tmp_path):
     return read
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
 def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order):
     def said(order):
-        return ", ".join(
-            f"Response {slot} is {MODELS[index]}'s" for slot, index in enumerate(order, 1)
-        )
+        words = [f"Response {slot} is {MODELS[at]}'s" for slot, at in enumerate(order, 1)]
+        return ", ".join(words)
 
     rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"slot": "Response"})
     reading = replace(RECORDED.reading, rationale=said(RECORDED.order))
     judged = verdict_of(CASE, (1, 1, 1), order=(1, 2, 0), rationale=said((1, 2, 0)))
     mistake = Mistake(replace(RECORDED, rubric=rubric, reading=reading), "scores", judged)
-    shown = [
+    texts = [
         mistake.judged_from(order)["rationale"],
         Discussion(mistake, order).on_record.rationale,
     ]
-    expected = {(str(slot), MODELS[index]) for slot, index in enumerate(order, 1)}
-    assert [set(re.findall(r"Response (\d) is (\w+)", text)) for text in shown] == [expected] * 2
+    for text in texts:
+        assert set(text.split(", ")) == set(said(order).split(", "))
 
 
 @pytest.mark.parametrize(
@@ -80,13 +76,9 @@ def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
 
 def test_a_case_beyond_the_context_window_is_counted_and_no_mistake():
     overlong = replace(verdict_of(CASE, None), extra={"overlong": True})
-    assert find_mistakes([RECORDED], {CASE.id: overlong}) == (
-        [],
-        [
-            "introspection: 1 cases → 0 mistakes",
-            "introspection: 1 cases exceed the judge's context window: they are left out, their rows stay",
-        ],
-    )
+    mistakes, (first, second) = find_mistakes([RECORDED], {CASE.id: overlong})
+    assert (mistakes, first) == ([], "introspection: 1 cases → 0 mistakes")
+    assert second.startswith("introspection: 1 cases exceed the judge's context window")
 
 
 def test_the_reference_as_a_response_is_compared(judged):
@@ -99,12 +91,8 @@ def test_the_reference_as_a_response_is_compared(judged):
     judge = judged(verdict_of(recorded.case, (2, 3, 3)), recorded=recorded)
     assert kind_of(judge[case.id], recorded) == "relations"
     (mistake,), _ = find_mistakes([recorded], judge)
-    shown = mistake.judged_from((2, 0, 1))
-    assert shown["scores"] == (3, 2, 3)
-    assert split_steps(shown["rationale"])[2].startswith("ash")
-    with pytest.raises(
-        RecordError, match=r"responses \[0, 1\] .* on record on \[0, 1, 2\]: judge the rows with"
-    ):
+    assert mistake.judged_from((2, 0, 1))["scores"] == (3, 2, 3)
+    with pytest.raises(RecordError, match=r"responses \[0, 1\] .*: judge the rows with"):
         judged(verdict_of(case, (2, 3), order=(1, 0)), recorded=recorded)
 
 
@@ -113,9 +101,7 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged):
     likelihood = replace(verdict_of(CASE, None, "likelihood:x"), rubric="likelihood@1")
     elsewhere = verdict_of(case_of(7), (1, 2, 3), "other")
     assert judged(likelihood, elsewhere, one)[CASE.id].judge == "judge"
-    with pytest.raises(
-        RecordError, match=r"no verdict by automedeval@1 on any of the 1 training cases"
-    ):
+    with pytest.raises(RecordError, match="no verdict by automedeval@1 on a training case"):
         judged(likelihood, elsewhere)
 
 
@@ -132,8 +118,7 @@ def test_every_training_case_must_be_judged(tmp_path):
     others = [recorded_of(verdict_of(case, (1, 2, 3), "teacher"), case) for case in cases]
     file = str(write(tmp_path / "verdicts.jsonl", [verdict_of(CASE, (4, 2, 5))]))
     rows = [RECORDED, *others]
-    told = "judge has not judged 2 of the 3 training cases, the first 'case-4'"
-    with pytest.raises(RecordError, match=told):
+    with pytest.raises(RecordError, match="2 of the 3 training cases are not judged"):
         read_judges([file], rows)
     # Of several judges each judged what it was not trained on.
     made = [verdict_of(row.case, (1, 2, 3), "other") for row in others]
@@ -142,7 +127,7 @@ def test_every_training_case_must_be_judged(tmp_path):
     assert [verdict.judge for verdict in both.values()] == ["judge", "other", "other"]
     for every, count in ((False, 0), (True, 3)):
         assert len(find_mistakes(rows, both, every)[0]) == count
-    with pytest.raises(RecordError, match=r"apart.jsonl:1: a verdict of other on case 'case-4'"):
+    with pytest.raises(RecordError, match=r"apart.jsonl:1: a verdict on case 'case-4' stands"):
         read_judges([apart, apart], others)
 
 
@@ -152,10 +137,7 @@ def test_every_training_case_must_be_judged(tmp_path):
 def test_rows_that_do_not_fit_their_cases_are_refused(changes, cases, said):
     row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL, "strong")
     known = {CASE.id: CASE}
-    held = {
-        "known": known,
-        "none": {},
-        "changed": {CASE.id: replace(CASE, question="Another question?")},
-    }
+    other = replace(CASE, question="Another question?")
+    held = {"known": known, "none": {}, "changed": {CASE.id: other}}
     with pytest.raises(RecordError, match=said):
-        read_recorded([row | each for each in changes], held[cases], RUBRICS, "data")
+        read_recorded([row | change for change in changes], held[cases], RUBRICS, "data")

@@ -9,12 +9,12 @@ goes on from them.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt
+from automedeval.models.base import Answer, Dialogue, Messages, Prompt
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, now
 from automedeval.records.language import normalise
@@ -94,17 +94,18 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
     body, shown = text[header.end() :], text[header.start() :].strip()
     reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
     scores = reading.scores or ()
+    is_on_record = scores == tuple(on_record)
     if keep := _KEEP.match(body):
         if _REVISES.search(body, keep.end()):
             return Suggestion("more than 'Suggestion: keep', which may take it back")
-        if reading.error != NO_SCORE_LINE and scores != tuple(on_record):
+        if reading.error != NO_SCORE_LINE and not is_on_record:
             return Suggestion("it keeps the verdict on record and gives other points")
         return Suggestion(None, True, tuple(on_record), shown, header.end() + keep.end())
     if not reading.valid:
         return Suggestion(reading.error)
     if not reading.rationale:
         return Suggestion("points without a reason")
-    return Suggestion(None, scores == tuple(on_record), scores, shown, len(text))
+    return Suggestion(None, is_on_record, scores, shown, len(text))
 
 
 def read_review(answer: Answer) -> Review:
@@ -118,8 +119,9 @@ def read_review(answer: Answer) -> Review:
     reviews = list(_REVIEW.finditer(text))
     if not reviews:
         return Review("no line that reads 'Review: accept' or 'Review: object'")
-    before, after = text[: reviews[-1].start()].strip(), text[reviews[-1].end() :].strip()
-    if reviews[-1][1].casefold() == "object":
+    last = reviews[-1]
+    before, after = text[: last.start()].strip(), text[last.end() :].strip()
+    if last[1].casefold() == "object":
         return Review(reason=after or before)
     if after or _TAKES_BACK.search(before):
         return Review("more than 'Review: accept', which may take it back")
@@ -128,17 +130,30 @@ def read_review(answer: Answer) -> Review:
 
 @dataclass
 class Discussion:
-    """The messages about one mistake so far.
+    """The discussion of one mistake so far: what was said, and who says what next.
 
-    `order` says which response is in which slot of the partners' prompts; `pieces` are the messages by step, as in the journal.
+    `order` says which response is in which slot of the partners' prompts; `pieces` are the messages, as in the journal, and
+    `errors` says of each message of a role why it could not be read. `asked` is what the suggesting model looked up. `turns`
+    are its messages with the replies to them, but for the last suggestion, whose text is `suggested`; `reviews` are the
+    reviewing model's. `first` is what that one was shown first, `suggestion` the last one that could be read: the one that
+    both agreed on, if they did so, in the exchange `agreed_at`.
     """
 
     mistake: Mistake
     order: tuple[int, ...]
-    pieces: dict[Step, dict[str, Any]] = field(default_factory=dict)
-    suggestions: dict[int, Suggestion] = field(default_factory=dict)
-    reviews: dict[int, Review] = field(default_factory=dict)
+    pieces: list[dict[str, Any]] = field(default_factory=list)
+    errors: dict[str, list[str | None]] = field(
+        default_factory=lambda: {role: [] for role in ROLES}
+    )
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    reviews: list[Turn] = field(default_factory=list)
+    suggested: str = ""
+    first: str = ""
+    suggestion: Suggestion = Suggestion()
+    agreed_at: int | None = None
     revised: ParsedAnswer | None = None
+    next_step: Step | None = ("suggestion", 1)
 
     @property
     def case_id(self) -> str:
@@ -154,99 +169,97 @@ class Discussion:
         recorded = self.mistake.recorded
         return reordered(recorded.reading, recorded.order, self.order, self.rubric.slot_word)
 
+    @property
+    def decision(self) -> str | None:
+        """Return what both partners decided, "keep" or "revise"; None without a consensus, or a revision that holds."""
+        if self.agreed_at is None:
+            return None
+        if self.suggestion.keep:
+            return "keep"
+        return "revise" if self.revised and self.revised.valid else None
+
     def add(self, piece: dict[str, Any]) -> None:
-        role, exchange = step = (piece["role"], piece["exchange"])
-        self.pieces[step] = piece
+        """Take in a message, and settle the next step."""
+        role, exchange = piece["role"], piece["exchange"]
         answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
         if role == "suggestion":
-            self.suggestions[exchange] = read_suggestion(
-                answer, self.rubric, self.on_record.scores or ()
-            )
+            self.asked += piece["asked"]
+            self.turns += map(knowledge, piece["asked"])
+            error = self._suggest(answer, exchange)
         elif role == "review":
-            self.reviews[exchange] = read_review(answer)
+            error = self._review(answer, exchange)
         else:
-            self.revised = self._read_revision(answer, self.suggestions[exchange])
+            self.revised = self._read_revision(answer)
+            self.next_step = None
+            error = self.revised.error
+        self.pieces.append(piece)
+        self.errors[role].append(error)
 
-    def _read_revision(self, answer: Answer, suggestion: Suggestion) -> ParsedAnswer:
+    def read(self, answer: Answer) -> Suggestion:
+        """Parse a message of the suggesting model."""
+        return read_suggestion(answer, self.rubric, self.on_record.scores or ())
+
+    def _suggest(self, answer: Answer, exchange: int) -> str | None:
+        suggestion = self.read(answer)
+        self.suggested = own_text(answer.text)
+        if suggestion.error:
+            self._object(exchange, error=suggestion.error)
+            return suggestion.error
+        if self.reviews:
+            self.reviews[-1].names["suggestion"] = suggestion.shown
+        self.first = self.first or suggestion.shown
+        self.suggestion = suggestion
+        self.next_step = ("review", exchange)
+        return None
+
+    def _review(self, answer: Answer, exchange: int) -> str | None:
+        review = read_review(answer)
+        if review.accepts:
+            self.agreed_at = exchange
+            self.next_step = None if self.suggestion.keep else ("revision", exchange)
+            return None
+        self.reviews.append(Turn(own_text(answer.text), "suggested", {"error": review.error}))
+        self._object(exchange, reason=None if review.error else review.reason)
+        return review.error
+
+    def _object(self, exchange: int, error: str | None = None, reason: str | None = None) -> None:
+        """Reply to a suggestion that is not accepted: the next exchange makes another one."""
+        self.turns.append(Turn(self.suggested, "objection", {"error": error, "reason": reason}))
+        self.next_step = ("suggestion", exchange + 1) if exchange < EXCHANGES else None
+
+    def _read_revision(self, answer: Answer) -> ParsedAnswer:
         if answer.error:
             return ParsedAnswer(False, answer.error)
-        reading = parse_verdict(
-            answer.text, self.rubric, len(self.order), truncated=answer.truncated
-        )
+        slots = len(self.order)
+        reading = parse_verdict(answer.text, self.rubric, slots, truncated=answer.truncated)
         if not reading.valid:
             return reading
-        if reading.scores != suggestion.scores:
+        if reading.scores != self.suggestion.scores:
             return ParsedAnswer(False, "other points than the accepted suggestion's")
         if self.on_record.rationale is None:  # a row without a rationale stays without one
             return replace(reading, rationale=None)
         if reading.rationale is None:
             return ParsedAnswer(False, "no rationale")
-        if not reads_back(format_verdict(reading, self.rubric), self.rubric, len(self.order)):
+        if not reads_back(format_verdict(reading, self.rubric), self.rubric, slots):
             return ParsedAnswer(False, "it cannot be read back as a completion")
         return reading
-
-    @property
-    def accepted(self) -> tuple[int, Suggestion] | None:
-        """Return the exchange of the consensus and its suggestion, None without one."""
-        agreed = (exchange for exchange, review in self.reviews.items() if review.accepts)
-        return next(((exchange, self.suggestions[exchange]) for exchange in agreed), None)
-
-    @property
-    def consensus(self) -> bool:
-        """Return whether both partners agree, and an agreed revision is valid."""
-        revised = self.revised is not None and self.revised.valid
-        return self.accepted is not None and (self.accepted[1].keep or revised)
-
-    @property
-    def next_step(self) -> Step | None:
-        """Return the next step, None if the discussion has ended."""
-        for exchange in range(1, EXCHANGES + 1):
-            suggestion, review = self.suggestions.get(exchange), self.reviews.get(exchange)
-            if suggestion is None:
-                return "suggestion", exchange
-            if suggestion.error:
-                continue
-            if review is None:
-                return "review", exchange
-            if review.accepts:
-                return None if suggestion.keep or self.revised else ("revision", exchange)
-        return None
-
-    def suggester_turns(self, exchange: int, asked: Iterable[dict[str, Any]] = ()) -> list[Turn]:
-        """Return the suggesting model's messages before an exchange, and its questions in it, with the replies."""
-        turns = []
-        for number in range(1, exchange):
-            turns += [
-                Turn(lookup["text"], "knowledge", lookup)
-                for lookup in self.pieces["suggestion", number]["asked"]
-            ]
-            suggestion, review = self.suggestions[number], self.reviews.get(number)
-            reply = {
-                "error": suggestion.error,
-                "reason": None if review is None or review.error else review.reason,
-            }
-            turns.append(
-                Turn(own_text(self.pieces["suggestion", number]["text"]), "objection", reply)
-            )
-        return turns + [Turn(lookup["text"], "knowledge", lookup) for lookup in asked]
 
     def messages(
         self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any
     ) -> Messages:
+        """Return what a partner is shown; `block` is "suggestion" or "review"."""
         case = self.mistake.recorded.case
         texts = [case.responses[index].text for index in self.order]
         verdicts = (self.on_record, self.mistake.judged_from(self.order))
+        question, reference = case.question, case.reference
         return discussion_messages(
-            self.rubric,
-            case.question,
-            texts,
-            case.reference,
-            verdicts,
-            block,
-            turns,
-            may_ask,
-            **names,
+            self.rubric, question, texts, reference, verdicts, block, turns, may_ask, **names
         )
+
+
+def knowledge(lookup: dict[str, Any]) -> Turn:
+    """Return questions of the suggesting model, with what the books say."""
+    return Turn(lookup["text"], "knowledge", lookup)
 
 
 @dataclass
@@ -254,35 +267,27 @@ class Partners:
     """Two models that discuss mistakes.
 
     Args:
-        suggester, reviewer: suggest, and accept or object.
-        reviser: writes an accepted suggestion into the verdict; the suggester if None.
+        chats: who suggests, reviews and revises, by `ROLES`.
         search: returns passages for questions; None: the suggesting model cannot ask.
         questions: most rounds of questions before a suggestion.
         shuffle: show the responses in the slots of the training row; False: in the case's order.
         about: fingerprints of the data set, the judge and the store, which a journal's messages must have.
     """
 
-    suggester: Chat
-    reviewer: Chat
-    reviser: Chat | None = None
+    chats: Mapping[str, Any]
     search: Search | None = None
     questions: int = 3
     shuffle: bool = True
     about: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self.questions = self.questions if self.search else 0
-        self._chats: dict[str, Any] = dict(
-            zip(ROLES, (self.suggester, self.reviewer, self.reviser or self.suggester))
-        )
-        settings = [
-            template_fingerprint("discussion"),
-            self.questions,
-            EXCHANGES,
-            self.shuffle,
-            list(self.about),
-        ]
-        self.fingerprint = digest([*(chat.fingerprint for chat in self._chats.values()), *settings])
+        if self.search is None:
+            self.questions = 0
+        chats = [self.chats[role].fingerprint for role in ROLES]
+        template = template_fingerprint("discussion")
+        self.label = f"discussion:{template}"
+        settings = [template, self.questions, EXCHANGES, self.shuffle, list(self.about)]
+        self.fingerprint = digest([*chats, *settings])
 
     def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
         """Return the discussion of every mistake, with the messages that the journal holds.
@@ -298,23 +303,23 @@ class Partners:
                     "the jury decides"
                 )
             order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
-            discussions[recorded.case.id] = Discussion(mistake, order)
+            discussions[mistake.case_id] = Discussion(mistake, order)
         for piece in journal.records():
-            if piece.get("role") not in ROLES:
-                continue
+            discussion = discussions.get(piece["case_id"])
             if piece["settings"] != self.fingerprint:
-                raise RecordError(
-                    f"{journal.path} holds discussions of other partners, or on another data set or judge "
-                    f"({piece['settings']}, now {self.fingerprint}): choose another --output"
+                other = "of other partners, or on another data set or judge"
+            elif discussion and piece["digest"] != discussion.mistake.digest:
+                other = (
+                    f"of case {piece['case_id']!r} as it was before its texts or verdicts changed"
                 )
-            if (discussion := discussions.get(piece["case_id"])) is None:
-                continue
-            if piece["digest"] != discussion.mistake.digest:
+            else:
+                other = ""
+            if other:
                 raise RecordError(
-                    f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
-                    "changed: choose another --output"
+                    f"{journal.path} holds discussions {other}: choose another --output"
                 )
-            discussion.add(piece)
+            if discussion:
+                discussion.add(piece)
         return list(discussions.values())
 
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
@@ -330,108 +335,83 @@ class Partners:
                 for discussion in discussions
                 if discussion.next_step == (role, exchange)
             }
-            dialogues = (
+            dialogues = [
                 (case_id, leads[role](reached[case_id], exchange)) for case_id in sorted(reached)
-            )
-            for case_id, content in self._chats[role].follow(dialogues):
+            ]
+            for case_id, content in self.chats[role].follow(dialogues):
+                discussion = reached[case_id]
                 piece = {"case_id": case_id, "role": role, "exchange": exchange, **content}
-                piece |= {
-                    "when": now(),
-                    "settings": self.fingerprint,
-                    "digest": reached[case_id].mistake.digest,
-                }
+                piece |= {"when": now(), "settings": self.fingerprint}
+                piece["digest"] = discussion.mistake.digest
                 journal.append(piece)
-                reached[case_id].add(piece)
+                discussion.add(piece)
                 yield piece
             journal.sync()
         if waiting := sum(discussion.next_step is not None for discussion in discussions):
             failures = [
-                failure
-                for chat in (self.suggester, self.reviewer)
-                for failure in getattr(chat, "failures", ())
+                failure for chat in self.chats.values() for failure in getattr(chat, "failures", ())
             ]
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
 
     def _prompt(self, discussion: Discussion, messages: Messages, call: int) -> Prompt:
-        label = f"discussion:{template_fingerprint('discussion')}"
-        return Prompt(messages, label=label, key=(discussion.case_id, call))
+        return Prompt(messages, label=self.label, key=(discussion.case_id, call))
 
     def _suggestion(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the suggesting model ask questions, and suggest; return the message."""
         asked: list[dict[str, Any]] = []
         usage: Counter = Counter()
-        before = [
-            lookup
-            for number in range(1, exchange)
-            for lookup in discussion.pieces["suggestion", number]["asked"]
-        ]
+        before = discussion.asked
         seen = {normalise(question) for lookup in before for question in lookup["questions"]}
         may_ask = self.questions > 0
         for call in itertools.count(len(before) + exchange):
-            turns = discussion.suggester_turns(exchange, asked)
-            answer = yield self._prompt(
-                discussion, discussion.messages("suggestion", turns, may_ask), call
-            )
+            turns = [*discussion.turns, *map(knowledge, asked)]
+            messages = discussion.messages("suggestion", turns, may_ask)
+            answer = yield self._prompt(discussion, messages, call)
             usage.update(answer.usage)
             questions = self._questions(answer, discussion) if may_ask else []
             if not questions:
-                return _message(answer, usage, asked=asked)
+                return _message(answer, usage) | {"asked": asked}
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            knowledge = find_passages(self.search, new) if new and self.search else None
-            passages = None if knowledge is None else [passage.to_dict() for passage in knowledge]
-            asked.append(
-                {
-                    "text": own_text(answer.text),
-                    "questions": new,
-                    "passages": passages,
-                    "goes_on": may_ask,
-                }
-            )
+            lookup = {"text": own_text(answer.text), "questions": new}
+            lookup |= {"passages": self._passages(new), "goes_on": may_ask}
+            asked.append(lookup)
+
+    def _passages(self, questions: Sequence[str]) -> list[dict[str, Any]] | None:
+        """Return what the books say on new questions, None without one."""
+        if not questions or self.search is None:
+            return None
+        return [passage.to_dict() for passage in find_passages(self.search, questions)]
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
         """Return the questions after a message's last suggestion, or all if there is no suggestion."""
-        suggestion = read_suggestion(answer, discussion.rubric, discussion.on_record.scores or ())
-        rest = own_text(answer.text)[suggestion.end :] if not suggestion.error else answer.text
+        suggestion = discussion.read(answer)
+        rest = answer.text if suggestion.error else own_text(answer.text)[suggestion.end :]
         return questions_of(replace(answer, text=rest), discussion.rubric, len(discussion.order))
 
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the reviewing model accept or object; return the message."""
-        suggestions = {
-            number: suggestion.shown
-            for number, suggestion in discussion.suggestions.items()
-            if not suggestion.error
-        }
-        turns = []
-        for before, number in itertools.pairwise(suggestions):
-            names = {"error": discussion.reviews[before].error, "suggestion": suggestions[number]}
-            turns.append(
-                Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names)
-            )
-        messages = discussion.messages("review", turns, suggestion=next(iter(suggestions.values())))
+        messages = discussion.messages("review", discussion.reviews, suggestion=discussion.first)
         answer = yield self._prompt(discussion, messages, exchange)
         return _message(answer, answer.usage)
 
     def _revision(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the suggesting model write its accepted suggestion into the verdict (Eq. 2); return the message."""
-        suggestion = discussion.suggestions[exchange]
-        points = format_verdict(ParsedAnswer(True, scores=suggestion.scores), discussion.rubric)
+        scores = discussion.suggestion.scores
+        points = format_verdict(ParsedAnswer(True, scores=scores), discussion.rubric)
         names = {"points": points, "rationale": discussion.on_record.rationale is not None}
-        asked = discussion.pieces["suggestion", exchange]["asked"]
-        turns = discussion.suggester_turns(exchange, asked)
-        turns.append(
-            Turn(own_text(discussion.pieces["suggestion", exchange]["text"]), "revision", names)
-        )
+        turns = [*discussion.turns, Turn(discussion.suggested, "revision", names)]
         answer = yield self._prompt(discussion, discussion.messages("suggestion", turns), 1)
         return _message(answer, answer.usage)
 
 
-def _message(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
+def _message(answer: Answer, usage: Mapping[str, int]) -> dict[str, Any]:
+    """Return what a journal holds of an answer."""
     content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
-    return {**content, "usage": dict(usage), **more}
+    return content | {"usage": dict(usage)}
 
 
 def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> list[str]:
@@ -439,45 +419,26 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
 
     RecordError if a partner answered in the format of its role in no discussion.
     """
-    errors = {
-        "suggestion": [
-            suggestion.error
-            for discussion in discussions
-            for suggestion in discussion.suggestions.values()
-        ],
-        "review": [
-            review.error for discussion in discussions for review in discussion.reviews.values()
-        ],
-        "revision": [discussion.revised.error for discussion in discussions if discussion.revised],
-    }
-    for role, who in (("suggestion", f"suggester {suggester}"), ("review", f"reviewer {reviewer}")):
-        if errors[role] and all(errors[role]):
-            piece = next(
-                piece
-                for discussion in discussions
-                for piece in discussion.pieces.values()
-                if piece["role"] == role
-            )
-            begins = " ".join((piece["text"] or piece["error"] or "").split())[:80]
+    unread = []
+    for role in ROLES:
+        errors = [error for discussion in discussions for error in discussion.errors[role]]
+        faults = [error for error in errors if error]
+        if role != "revision" and errors and len(faults) == len(errors):
+            who = suggester if role == "suggestion" else reviewer
             raise RecordError(
-                f"the {who} never answered in the form of a {role}, in {len(discussions):,} discussions; case "
-                f"{piece['case_id']!r}: {begins!r}"
+                f"{who} never answered in the form of a {role}, in {len(discussions):,} discussions: {faults[-1]}"
             )
-    at = Counter(
-        discussion.accepted[0]
-        for discussion in discussions
-        if discussion.accepted and discussion.consensus
-    )
-    unreadable = {role: sum(map(bool, messages)) for role, messages in errors.items()}
-    exchanges = ", ".join(
-        f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items())
-    )
-    agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
+        if faults:
+            unread.append(f"{role}: {len(faults):,}")
+    at = Counter(discussion.agreed_at for discussion in discussions if discussion.decision)
+    agreed = f"{at.total():,} consensus"
+    if at:
+        exchanges = (f"exchange {exchange}: {at[exchange]:,}" for exchange in sorted(at))
+        agreed += f" ({', '.join(exchanges)})"
     lines = [
         f"discussion: {suggester} suggests, {reviewer} reviews",
         f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
     ]
-    words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items() if count)
-    if words:
-        lines.append(f"discussion: could not be read, {words}")
+    if unread:
+        lines.append(f"discussion: could not be read, {', '.join(unread)}")
     return lines

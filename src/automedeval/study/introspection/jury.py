@@ -22,10 +22,8 @@ from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.study.introspection.mistakes import Recorded
 
-QUEUE, DECIDED = (
-    "jury.jsonl",
-    "decided",
-)  # a file, and the folder beside it with the file of the decisions
+QUEUE = "jury.jsonl"
+DECIDED = "decided"  # the folder beside the queue, with the file of the decisions
 ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fills in
 
 
@@ -33,41 +31,34 @@ ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fill
 class Ruling:
     """The jury's decision on one case: "keep" or "revise", and the revised verdict in the slots of the row."""
 
-    case_id: str
     decision: str
+    annotator: str | None
     reading: ParsedAnswer | None = None
-    annotator: str | None = None
-
-
-def read_rulings(path: str | Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
-    """Read the jury's decisions by case id, a line that decides nothing left out; `recorded` are the training cases by id.
-
-    RecordError for a line on an unknown or repeated case, or one that is not the queue's, as on answers or a verdict that
-    changed; an unknown decision; a revision that does not fit the case, the scale or the grammar.
-    """
-    rulings: dict[str, Ruling | None] = {}
-    for place, line in read_lines(path):
-        with errors_at(place):
-            case_id = take(line, "case_id", (str,))
-            if case_id not in recorded:
-                raise RecordError(f"no training case {case_id!r}")
-            if case_id in rulings:
-                raise RecordError(f"case {case_id!r} has a line already")
-            rulings[case_id] = (
-                None if line.get("decision") is None else _ruling(line, recorded[case_id])
-            )
-    return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
 
 
 def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
-    """Return the decisions beside the queue in the folder of a discussion, by case id; RecordError for some in the queue."""
+    """Read the decisions beside the queue in the folder of a discussion, by case id; a line that decides nothing is left out.
+
+    `recorded` are the training cases by id. RecordError for an answer in the queue itself; a line on an unknown or repeated
+    case, or one that is not the queue's, as on answers or a verdict that changed; an unknown decision; a revision that does not
+    fit the case, the scale or the grammar.
+    """
     queue, decided = discussion / QUEUE, discussion / DECIDED / QUEUE
     for place, line in read_lines(queue) if queue.exists() else ():
         if any(line.get(name) is not None for name in ANSWERS):
             raise RecordError(
                 f"{place}: the queue is written anew by each run; move the file to {decided}"
             )
-    return read_rulings(decided, recorded) if decided.exists() else {}
+    rulings: dict[str, Ruling | None] = {}
+    for place, line in read_lines(decided) if decided.exists() else ():
+        with errors_at(place):
+            case_id = take(line, "case_id", (str,))
+            if case_id not in recorded:
+                raise RecordError(f"no training case {case_id!r}")
+            if case_id in rulings:
+                raise RecordError(f"case {case_id!r} has a line already")
+            rulings[case_id] = _ruling(line, recorded[case_id])
+    return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
 
 
 def _line(recorded: Recorded) -> dict[str, Any]:
@@ -77,42 +68,41 @@ def _line(recorded: Recorded) -> dict[str, Any]:
     return line | {"order": list(recorded.order), "models": recorded.case.models, "digest": seen}
 
 
-def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling:
-    """Return the decision of a line, a revised verdict in the slots of the row."""
-    case, rubric, decision = recorded.case, recorded.rubric, line["decision"]
-    annotator, rationale = (
-        take(line, name, (str, NoneType), None) for name in ("annotator", "rationale")
-    )
+def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling | None:
+    """Return the decision of a line, a revised verdict in the slots of the row; None for no decision."""
+    decision = line.get("decision")
+    if decision is None:
+        return None
+    for name, queued in _line(recorded).items():
+        if name not in ANSWERS and line.get(name) != queued:
+            raise RecordError(
+                f"{name!r} is not that of the queue: the answers of case {recorded.case.id!r} or its verdict on record "
+                "changed after the line was written; delete the line, and the case is put into the queue again"
+            )
     if decision not in DECISIONS:
         raise RecordError(f"'decision' must be keep, revise or null, not {json.dumps(decision)}")
-    queued = _line(recorded)
-    if other := [name for name in queued if name not in ANSWERS and line.get(name) != queued[name]]:
-        raise RecordError(
-            f"{other[0]!r} is not that of the queue: the answers of case {case.id!r} or its verdict on record changed "
-            "after the line was written; delete the line, and the case is put into the queue again"
-        )
-    if decision == "keep":
-        return Ruling(case.id, "keep", None, annotator)
-    scores = line.get("scores")
-    if scores is not None and (not isinstance(scores, list) or len(scores) != len(case.models)):
-        models = ", ".join(case.models)
-        raise RecordError(
-            f"'scores' must be a list of {len(case.models)}, for {models}, not {json.dumps(scores)}"
-        )
-    chosen = [scores[index] for index in recorded.order] if scores else []
-    if not chosen or None in chosen:
-        raise RecordError("a revision needs a score for every response that was shown")
+    annotator = take(line, "annotator", (str, NoneType), None)
+    return Ruling(decision, annotator, _revised(line, recorded) if decision == "revise" else None)
+
+
+def _revised(line: Mapping[str, Any], recorded: Recorded) -> ParsedAnswer:
+    """Return the verdict of a line that revises the one on record."""
+    rubric, models = recorded.rubric, recorded.case.models
+    scores = take(line, "scores", (list,))
+    rationale = take(line, "rationale", (str, NoneType), None) or ""
     assert rubric.scale is not None  # `read_recorded` refuses a rubric without one
     low, high = rubric.scale
-    if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
+    chosen = [scores[index] for index in recorded.order if index < len(scores)]
+    fitting = [score for score in chosen if type(score) is int and low <= score <= high]
+    if len(scores) != len(models) or len(fitting) != len(recorded.order):
         raise RecordError(
-            f"a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}"
+            f"'scores' must be a whole number from {low} to {high} for each of {', '.join(models)}, not {json.dumps(scores)}"
         )
-    rationale = (rationale or "").strip() or None if rubric.rationale else None
-    reading = ParsedAnswer(True, None, rationale, tuple(chosen))
-    if not reads_back(format_verdict(reading, rubric), rubric, len(chosen)):
+    reason = rationale.strip() if rubric.rationale else None
+    reading = ParsedAnswer(True, None, reason or None, tuple(fitting))
+    if not reads_back(format_verdict(reading, rubric), rubric, len(fitting)):
         raise RecordError("'rationale' holds a control token, or a line that reads as a verdict")
-    return Ruling(case.id, "revise", reading, annotator)
+    return reading
 
 
 def write_queue(discussion: Path, disputed: Sequence[Recorded]) -> None:

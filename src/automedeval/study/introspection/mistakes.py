@@ -75,15 +75,9 @@ class Mistake:
     def digest(self) -> str:
         """Return twelve hexadecimal digits over the case, the verdict on record and the judge's."""
         row, verdict = self.recorded.row, self.judged
-        seen = [
-            self.recorded.case.digest,
-            row["order"],
-            row["completion"],
-            verdict.order,
-            verdict.scores,
-        ]
-        seen += [verdict.valid, verdict.rationale, verdict.choices, verdict.error, verdict.raw]
-        return digest(seen)
+        seen = [self.recorded.case.digest, row["order"], row["completion"]]
+        names = ("order", "scores", "valid", "rationale", "choices", "error", "raw")
+        return digest([*seen, *(getattr(verdict, name) for name in names)])
 
 
 def read_recorded(
@@ -145,29 +139,19 @@ def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str,
     not fit it; a training case without a verdict (Algorithm 2 judges them all).
     """
     by_case = {row.case.id: row for row in recorded}
-    places: dict[str, str] = {}
     judged: dict[str, Verdict] = {}
     for path in paths:
         for place, verdict in _one_judge(path, by_case):
-            case_id, row = verdict.case_id, by_case[verdict.case_id]
-            if before := places.get(case_id):
-                about = (
-                    f"a verdict of {verdict.judge} on case {case_id!r} stands at {before} already"
-                )
-                raise RecordError(f"{place}: {about}, and a round takes one of each case")
-            places[case_id] = place
-            if sorted(verdict.order) != sorted(row.order):
-                raise RecordError(
-                    f"{place}: the verdict is on the responses {sorted(verdict.order)} of case {case_id!r}, and the one on "
-                    f"record on {sorted(row.order)}: judge the rows with --dataset"
-                )
-            if verdict.valid and None in by_slot(verdict.scores or (), row.order):
-                raise RecordError(f"{place}: a valid verdict without a score for each response")
-            judged[case_id] = verdict
+            with errors_at(place):
+                if verdict.case_id in judged:
+                    raise RecordError(
+                        f"a verdict on case {verdict.case_id!r} stands above or in another file, and a round takes one"
+                    )
+                _check_slots(verdict, by_case[verdict.case_id].order)
+            judged[verdict.case_id] = verdict
     if missing := [case_id for case_id in by_case if case_id not in judged]:
-        names = ", ".join(dict.fromkeys(verdict.judge for verdict in judged.values()))
         raise RecordError(
-            f"{', '.join(paths)}: {names} has not judged {len(missing):,} of the {len(by_case):,} training cases, the first "
+            f"{', '.join(paths)}: {len(missing):,} of the {len(by_case):,} training cases are not judged, the first "
             f"{missing[0]!r}: judge them all"
         )
     return judged
@@ -175,28 +159,32 @@ def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str,
 
 def _one_judge(path: str, by_case: Mapping[str, Recorded]) -> list[tuple[str, Verdict]]:
     """Return the verdicts of a file on training cases by the rubric of their rows, each with its place."""
-    rubric_of = {case_id: row.rubric.name for case_id, row in by_case.items()}
+    placed, judges = [], set()
     originals = {case_id: row.original for case_id, row in by_case.items()}
-    placed = [
-        (place, verdict)
-        for place, verdict in placed_verdicts([path], originals, with_reference=True)
-        if verdict.rubric == rubric_of.get(verdict.case_id)
-    ]
+    for place, verdict in placed_verdicts([path], originals, with_reference=True):
+        row = by_case.get(verdict.case_id)
+        if row and row.rubric.name == verdict.rubric:
+            placed.append((place, verdict))
+            judges.add(f"{verdict.judge} ({verdict.settings})")
     if not placed:
-        rubrics = ", ".join(sorted(set(rubric_of.values())))
+        rubrics = ", ".join(sorted({row.rubric.name for row in by_case.values()}))
+        raise RecordError(f"{path}: no verdict by {rubrics} on a training case")
+    if len(judges) > 1:
         raise RecordError(
-            f"{path}: no verdict by {rubrics} on any of the {len(by_case):,} training cases"
-        )
-    judge, *others = sorted({verdict.judge for _, verdict in placed})
-    if others:
-        raise RecordError(
-            f"{path}: verdicts of {', '.join([judge, *others])}: a round takes the file of one judge"
-        )
-    if len({verdict.settings for _, verdict in placed}) > 1:
-        raise RecordError(
-            f"{path}: verdicts of {judge} with different weights, wording or settings"
+            f"{path}: verdicts of {', '.join(sorted(judges))}: a round takes the file of one judge, with one setting"
         )
     return placed
+
+
+def _check_slots(verdict: Verdict, order: Sequence[int]) -> None:
+    """Raise RecordError unless a verdict is on the same responses as the row, and scores each if it is valid."""
+    if sorted(verdict.order) != sorted(order):
+        raise RecordError(
+            f"the verdict is on the responses {sorted(verdict.order)} of case {verdict.case_id!r}, and the one on record on "
+            f"{sorted(order)}: judge the rows with --dataset"
+        )
+    if verdict.valid and None in by_slot(verdict.scores or (), order):
+        raise RecordError("a valid verdict without a score for each response")
 
 
 def find_mistakes(
@@ -211,30 +199,33 @@ def find_mistakes(
         verdict = judged[row.case.id]
         if verdict.extra.get("overlong"):
             overlong += 1  # it says nothing of the judge
-        elif kind := _kind(row, verdict) or (AGREED if every else None):
+            continue
+        kind = _kind(row, verdict)
+        if every or kind != AGREED:
             mistakes.append(Mistake(row, kind, verdict))
     counts = Counter(mistake.kind for mistake in mistakes)
-    listed = ", ".join(f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
-    lines = [
-        f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes"
-        + (f" ({listed})" if listed else "")
-    ]
-    if overlong:
-        lines.append(
-            f"introspection: {overlong:,} cases exceed the judge's context window: they are left out, their rows stay"
-        )
-    return mistakes, lines
+    line = f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes"
+    if mistakes:
+        listed = (f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
+        line += f" ({', '.join(listed)})"
+    if not overlong:
+        return mistakes, [line]
+    left_out = f"introspection: {overlong:,} cases exceed the judge's context window: they are left out, their rows stay"
+    return mistakes, [line, left_out]
 
 
-def _kind(recorded: Recorded, verdict: Verdict) -> str | None:
-    """Return the kind of mistake that a verdict is, None if it is none."""
+def _kind(recorded: Recorded, verdict: Verdict) -> str:
+    """Return the kind of mistake that a verdict is, AGREED if it is none."""
     # Paper: it does not define an incorrect evaluation. Here: other relations of two scores, or another score.
     if not verdict.valid:
         return "invalid"
-    scores = np.array(
-        [by_slot(verdict.scores or (), recorded.order), recorded.reading.scores], dtype=float
-    )
-    judged, on_record = (np.sign(np.subtract.outer(values, values)) for values in scores)
-    if (judged != on_record).any():
+    judged = np.array(by_slot(verdict.scores or (), recorded.order), dtype=float)
+    on_record = np.array(recorded.reading.scores, dtype=float)
+    if (_relations(judged) != _relations(on_record)).any():
         return "relations"
-    return "scores" if (scores[0] != scores[1]).any() else None
+    return AGREED if (judged == on_record).all() else "scores"
+
+
+def _relations(scores: np.ndarray) -> np.ndarray:
+    """Return for each pair of scores whether the first is lower (-1), equal or higher (1)."""
+    return np.sign(np.subtract.outer(scores, scores))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import RecordError, option, read_json, read_lines
+from automedeval.records import DECISIONS, RecordError, option, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import read_cases
 from automedeval.records.journal import write_json, write_lines
@@ -67,7 +67,6 @@ class RoundArguments(TableArguments):
 def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Record:
     """Return the record of one mistake: both verdicts, all messages, the suggestion and the revised verdict (Eq. 2)."""
     recorded, judged = mistake.recorded, mistake.judged.to_dict()
-    accepted = discussion.accepted if discussion else None
     names = ("judge", "order", "valid", "error", "rationale", "scores", "choices", "raw")
     # Paper: Eq. 2 conditions the revised verdict on the old one and on the suggestion S: three fields here.
     record = {
@@ -79,28 +78,24 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
         "order": list(recorded.order),
         "old_verdict": _verdict(recorded.row["judge"], recorded.reading, recorded),
         "judge_verdict": {name: judged[name] for name in names},
-        "shown": list(discussion.order) if discussion else None,
-        "exchanges": list(discussion.pieces.values()) if discussion else [],
-        "suggestion": accepted[1].shown if accepted else None,
+        "shown": None,
+        "exchanges": [],
+        "suggestion": None,
         "consensus_at": None,
         **dict.fromkeys(DECISION),
     }
-    if discussion and accepted and discussion.consensus:
-        exchange, suggestion = accepted
-        keep = suggestion.keep or discussion.revised is None  # a consensus to revise has a revision
-        message = discussion.pieces["review" if keep else "revision", exchange]
-        decision = "keep" if keep else "revise"
-        record |= {
-            "consensus_at": exchange,
-            "decided_by": "consensus",
-            "decision": decision,
-            "when": message["when"],
-        }
-        if not keep and discussion.revised:
-            orders = (discussion.order, recorded.order, recorded.rubric.slot_word)
-            record["revised_verdict"] = _verdict(
-                "consensus", reordered(discussion.revised, *orders), recorded
-            )
+    if discussion is None:
+        return record
+    record |= {"shown": list(discussion.order), "exchanges": discussion.pieces}
+    if discussion.agreed_at:
+        record["suggestion"] = discussion.suggestion.shown
+    if discussion.decision:
+        record |= {"consensus_at": discussion.agreed_at, "decided_by": "consensus"}
+        record |= {"decision": discussion.decision, "when": discussion.pieces[-1]["when"]}
+    if discussion.decision == "revise" and discussion.revised:
+        word = recorded.rubric.slot_word
+        revised = reordered(discussion.revised, discussion.order, recorded.order, word)
+        record["revised_verdict"] = _verdict("consensus", revised, recorded)
     return record
 
 
@@ -116,16 +111,14 @@ def apply_rulings(
         if record["decided_by"] == "consensus":
             continue
         record |= dict.fromkeys(DECISION)  # those of an earlier run
-        if ruling := rulings.get(record["case_id"]):
-            record |= {
-                "decided_by": "jury",
-                "decision": ruling.decision,
-                "annotator": ruling.annotator,
-            }
-            if ruling.reading:
-                record["revised_verdict"] = _verdict(
-                    "jury", ruling.reading, recorded[ruling.case_id]
-                )
+        case_id = record["case_id"]
+        if case_id not in rulings:
+            continue
+        ruling = rulings[case_id]
+        record |= {"decided_by": "jury", "decision": ruling.decision}
+        record["annotator"] = ruling.annotator
+        if ruling.reading:
+            record["revised_verdict"] = _verdict("jury", ruling.reading, recorded[case_id])
 
 
 def write_discussion(folder: Path, records: Sequence[Record], **facts: Any) -> None:
@@ -158,11 +151,7 @@ def waiting_in(records: Iterable[Record]) -> set[str]:
 def counts_of(records: Sequence[Record]) -> dict[str, Any]:
     """Return how many mistakes and decisions of each kind there are."""
     decided = Counter((record["decided_by"], record["decision"]) for record in records)
-    return {
-        "mistakes": len(records),
-        **{
-            by: {what: decided[by, what] for what in ("keep", "revise")}
-            for by in ("consensus", "jury")
-        },
-        "unresolved": decided[None, None],
-    }
+    counts: dict[str, Any] = {"mistakes": len(records), "unresolved": len(waiting_in(records))}
+    for by in ("consensus", "jury"):
+        counts[by] = {decision: decided[by, decision] for decision in DECISIONS}
+    return counts

@@ -27,34 +27,27 @@ STOP, KEEP_OLD = WAITING = ("stop", "keep_old")
 
 def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str, Any]:
     """Return a row with another verdict, in the slots of the row; `by` is "consensus" or "jury"."""
-    prompt, prompt_digest = recorded.row["prompt"], recorded.row["prompt_digest"]
-    if (reading.rationale is None) != (recorded.reading.rationale is None):
-        # The prompt for scores alone differs from the one for scores with reasons.
-        case = recorded.case
-        texts = [case.responses[index].text for index in recorded.order]
-        prompt = judge_messages(
-            recorded.rubric, case.question, texts, case.reference, reading.rationale is not None
-        )
-        prompt_digest = digest(prompt)
-    new = answer_columns(reading, recorded.rubric)
-    new |= {"prompt": prompt, "judge": by, "prompt_digest": prompt_digest}
-    if recorded.row["trained"] is None:  # the rubric may say something else by now
+    row, case = recorded.row, recorded.case
+    new = answer_columns(reading, recorded.rubric) | {"judge": by}
+    if row["trained"] is None:  # the rubric may say something else by now
         new["trained"] = None
-    return recorded.row | new
+    with_reasons = reading.rationale is not None
+    if with_reasons != (recorded.reading.rationale is not None):
+        # The prompt for scores alone differs from the one for scores with reasons.
+        texts = [case.responses[index].text for index in recorded.order]
+        prompt = judge_messages(recorded.rubric, case.question, texts, case.reference, with_reasons)
+        new |= {"prompt": prompt, "prompt_digest": digest(prompt)}
+    return row | new
 
 
-def decision_lines(records: Sequence[Record], rulings: Iterable[str]) -> list[str]:
-    """Return the lines that report the decisions, and the unneeded `rulings` (case ids)."""
+def decision_lines(records: Sequence[Record]) -> list[str]:
+    """Return the lines that report the decisions of the partners and of the jury."""
     counts, lines = counts_of(records), []
     for by, waiting in (("consensus", 0), ("jury", counts["unresolved"])):
-        kept, revised = counts[by].values()
+        kept, revised = counts[by]["keep"], counts[by]["revise"]
         if total := kept + revised + waiting:
-            more = f", {waiting:,} waiting" if by == "jury" else ""
-            lines.append(f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised{more}")
-    if idle := len(
-        set(rulings) - {each["case_id"] for each in records if each["decided_by"] == "jury"}
-    ):
-        lines.append(f"jury: {idle:,} decisions on cases that needed none")
+            line = f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised"
+            lines.append(f"{line}, {waiting:,} waiting" if by == "jury" else line)
     return lines
 
 
@@ -72,36 +65,41 @@ def write_round(
     RecordError if no training row is left.
     """
     # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
-    by_case = {each.case.id: each for each in recorded}
-    revised = {}
-    for record in records:
-        if verdict := record["revised_verdict"]:
-            one = by_case[record["case_id"]]
-            reading = ParsedAnswer(
-                True, None, verdict["rationale"], by_slot(verdict["scores"], one.order)
-            )
-            revised[one.case.id] = revised_row(one, reading, record["decided_by"])
-    rows = [revised.get(each.case.id, each.row) for each in recorded]
-    faults = row_faults(
-        rows, encoder, max_length, {each.rubric.name: each.rubric for each in recorded}
-    )
-    usable = [row for row, fault in zip(rows, faults) if fault is None]
-    names = ("case_id", "teacher", "judge")
-    dropped = [
-        {name: row[name] for name in names} | {"reason": fault}
-        for row, fault in zip(rows, faults)
-        if fault is not None
-    ]
-    counted = arithmetic("verdicts", len(rows), Counter(row["reason"] for row in dropped))
+    record_of = {record["case_id"]: record for record in records}
+    rows = [new_row(one, record_of.get(one.case.id)) for one in recorded]
+    rubrics = {one.rubric.name: one.rubric for one in recorded}
+    usable, dropped = [], []
+    for row, fault in zip(rows, row_faults(rows, encoder, max_length, rubrics)):
+        if fault is None:
+            usable.append(row)
+        else:
+            names = ("case_id", "teacher", "judge")
+            dropped.append({name: row[name] for name in names} | {"reason": fault})
+    reasons = Counter(row["reason"] for row in dropped)
+    line = f"rows: {arithmetic('verdicts', len(rows), reasons)}"
     if not usable:
-        raise RecordError(f"{dataset.place}: no training row is left: {counted}")
-    apart = {name: rows for name, rows in dataset.splits.items() if name == TEST}
-    written = write_splits(folder, {TRAIN: usable, **apart}, encoder)
+        raise RecordError(f"{dataset.place}: no training row is left: {line}")
+    splits = {TRAIN: usable}
+    if TEST in dataset.splits:
+        splits[TEST] = dataset.splits[TEST]
+    written = write_splits(folder, splits, encoder)
     write_lines(folder / "dropped.jsonl", dropped)
     write_lines(folder / REVISIONS, records)
-    old = len(waiting_in(records) - {row["case_id"] for row in dropped})
-    more = f"; {old:,} wait for the jury and keep their old verdict" if old else ""
-    return written, f"rows: {counted}; {len(revised):,} revised{more}"
+    revised = sum(record["revised_verdict"] is not None for record in records)
+    line += f"; {revised:,} revised"
+    if old := len(waiting_in(records) - {row["case_id"] for row in dropped}):
+        line += f"; {old:,} wait for the jury and keep their old verdict"
+    return written, line
+
+
+def new_row(recorded: Recorded, record: Record | None) -> dict[str, Any]:
+    """Return the row of a case in the new data set; `record` is that of its mistake, None without one."""
+    if record is None or record["revised_verdict"] is None:
+        return recorded.row
+    verdict = record["revised_verdict"]
+    scores = by_slot(verdict["scores"], recorded.order)
+    reading = ParsedAnswer(True, None, verdict["rationale"], scores)
+    return revised_row(recorded, reading, record["decided_by"])
 
 
 def round_facts(
@@ -115,12 +113,12 @@ def round_facts(
 
     `discussion` has the facts that `write_discussion` wrote, and `lines` what was reported since.
     """
+    before = dataset.statistics
     return {
-        "round": dataset.statistics.get("round", 0)
-        + 1,  # a data set of recipes/build_dataset.py is round 0 itself
+        "round": before.get("round", 0) + 1,  # a data set of build_dataset.py is round 0 itself
         "follows": discussion["follows"],
         "judge": discussion["judge"],
         "partners": {**discussion["partners"], "jury": "the jury"},
         "counts": {"cases": cases, **counts_of(records)},
-        "arithmetic": [*dataset.statistics["arithmetic"], *discussion["arithmetic"], *lines],
+        "arithmetic": [*before["arithmetic"], *discussion["arithmetic"], *lines],
     }
