@@ -67,7 +67,7 @@ def main() -> None:
     judged = JudgedCases()
     data = InstructionSet(judged, plan, rubrics)
     data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, **args.table))
-    verification = data.verify(args.verdict_ratings)
+    data.verify(args.verdict_ratings)
     data.find_untrainable(encoder, max_length)
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
     quality_by, quality_report = "the label that came with the verdict", None
@@ -93,7 +93,6 @@ def main() -> None:
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
             "arithmetic": data.arithmetic,
-            "verification": verification and verification.to_dict(),
             "unrated": len(data.unrated.intersection(assignment.keys)),
             "quality_by": quality_by,
             "quality_report": quality_report,

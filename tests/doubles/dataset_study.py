@@ -1,12 +1,14 @@
 """A small study with two teachers' verdicts; `build` runs recipes/build_dataset.py on it."""
 
 import hashlib
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import datasets
+import factories
 import yaml
 from factories import read, read_json, write
 from programs import ROOT, run_recipe
@@ -14,12 +16,8 @@ from tables import rows_of
 
 from automedeval.records import Case, Response, Verdict
 
-WORDS = [
-    f"{a}{b}{c}"
-    for a in ("ka", "lo", "mi", "nu", "pe")
-    for b in ("ra", "so", "ti", "vu")
-    for c in ("x", "ll", "m")
-]
+SYLLABLES = ("ka", "lo", "mi", "nu", "pe"), ("ra", "so", "ti", "vu"), ("x", "ll", "m")
+WORDS = list(map("".join, itertools.product(*SYLLABLES)))
 OF_CURRICULUM = rows_of(str(ROOT / "tests" / "dataset" / "test_curriculum.py"))
 PLAN = OF_CURRICULUM["simple"] | {"test": {"take": 4, "teacher": "strong"}}
 
@@ -37,18 +35,9 @@ def case_of(number: int, **more) -> Case:
 
 def verdict_of(case: Case, teacher: str, **more) -> Verdict:
     steps = "Step 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong."
-    extra = {"teacher": teacher, "models": case.models, "case_digest": case.digest}
-    verdict = Verdict(
-        case.id,
-        f"judge-{teacher}",
-        "automedeval@1",
-        (1, 0),
-        valid=True,
-        rationale=f"Analyze:\n{steps}",
-        scores=(2, 4),
-        extra=extra | {"transcript": [{"role": "x"}]},
-    )
-    return replace(verdict, **more)
+    extra = {"teacher": teacher, "transcript": [{"role": "x"}]}
+    about = {"rationale": f"Analyze:\n{steps}", "order": (1, 0), "extra": extra} | more
+    return factories.verdict_of(case, about.pop("scores", (2, 4)), f"judge-{teacher}", **about)
 
 
 class Study:

@@ -5,12 +5,13 @@ import re
 import sys
 import types
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from doubles.dataset_study import PLAN, Study, case_of, text, verdict_of
 from huggingface_hub import DatasetCard
-from programs import SAMPLE, failed, succeeded, told
+from programs import failed, succeeded, told
 from pyarrow.parquet import read_table
 from tables import rows_of
 
@@ -26,27 +27,23 @@ def study(tmp_path):
 
 def test_four_splits_are_loaded_as_trl_reads_them(study):
     succeeded(study.build(licenses="made-up=cc0-1.0"))
-    splits, names = study.splits(), ["stage1", "stage2", "stage3", "test"]
-    assert [len(splits[name]) for name in names] == [5, 10, 5, 4]
+    splits = study.splits()
+    rows_of_split = {"stage1": 5, "stage2": 10, "stage3": 5, "test": 4}
+    assert {name: len(split) for name, split in splits.items()} == rows_of_split
     row = splits["stage3"][0]
     assert [message["role"] for message in row["prompt"]] == ["system", "user"]
     assert row["completion"][0]["role"] == "assistant"
-    case = study.cases[int(row["case_id"].removeprefix("case-"))]
-    best = row["models"].index("birch")
-    slot = row["order"].index(best) + 1
-    assert f"Doctor {slot}: 4 points." in row["completion"][0]["content"]
-    assert f"Doctor {slot}:\n~~~\n{case.responses[best].text}" in row["prompt"][1]["content"]
     about = {"teacher": "strong", "judge": "judge-strong", "source": "made-up"}
     assert row.items() >= (about | {"license": "cc0-1.0"}).items()
     everyone = [row["case_id"] for row in study.rows()]
     assert sorted(everyone) == sorted(case.id for case in study.cases)
-    fingerprint = study.statistics()["fingerprint"]
-    assert f"Fingerprint of all rows: `{fingerprint}`" in study.card()
-    about = DatasetCard(study.card()).data
+    card = study.card()
+    assert f"Fingerprint of all rows: `{study.statistics()['fingerprint']}`" in card
+    about = DatasetCard(card).data
     assert about.license == "cc0-1.0"
-    assert [file["split"] for file in about.configs[0]["data_files"]] == names
+    assert [file["split"] for file in about.configs[0]["data_files"]] == list(rows_of_split)
     files = {"README.md", "dropped.jsonl", "run.json", "statistics.json"}
-    files |= {f"{name}.parquet" for name in names}
+    files |= {f"{name}.parquet" for name in rows_of_split}
     assert {file.name for file in study.output.iterdir()} == files
 
 
@@ -60,9 +57,7 @@ def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
-    strong[0] = verdict_of(
-        study.cases[0], "strong", valid=False, scores=None, error="no score line"
-    )
+    strong[0] = verdict_of(study.cases[0], "strong", scores=None)
     weak.append(verdict_of(case_of(99), "weak"))
     ratings = []
     for criterion, fails in (("knowledge", {"case-2": "ab"}), ("fluency", {"case-3": "b"})):
@@ -83,16 +78,16 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
 
 
 def test_the_card_counts_the_rows_that_nobody_rated(study):
-    rated = study.verdicts["strong"][:9] + study.verdicts["weak"][5:14]
-    file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
-    rated_rows = {(each.case_id, each.judge) for each in rated}
-    for options, by_people in (({"verdict_ratings": file}, rated_rows), ({}, set())):
-        succeeded(study.build(**options))
-        rows = [(row["case_id"], row["judge"]) for row in study.rows()]
-        nobody = sum(row not in by_people for row in rows)
-        assert 0 < nobody <= len(rows) == 14
-        assert f"- No physician rated {nobody} verdicts of 14 rows; " in study.card()
+    succeeded(study.build())
+    rows = study.rows()
+    assert f"- No physician rated {len(rows)} of the verdicts " in study.card()
+    rated = [
+        verdict for verdict in study.verdicts["strong"] if verdict.case_id != rows[0]["case_id"]
+    ]
+    file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
+    succeeded(study.build(verdict_ratings=file))
+    assert "- No physician rated 1 of the verdicts " in study.card()
 
 
 def test_ratings_of_another_text_are_counted_and_not_applied(study):
@@ -199,17 +194,15 @@ def test_labels_and_topics_are_in_the_card(study):
     for verdict in study.verdicts["weak"]:
         verdict.extra.setdefault("quality", "low")
     study.plan = PLAN | {
-        "teachers": {"strong": {"take": "rest"}, "weak": {"take": 0, "quality": "high"}},
-        "stages": {"stage1": [{"teacher": "strong", "take": "rest"}]},
+        "stages": {"stage1": [{"teacher": "strong", "take": "rest", "quality": "high"}]}
     }
     told(study.build(), "quality: strong high 24, weak high 8, weak low 16")
     card = study.card()
-    assert "| `stage1` | 20 | strong 20 | high 20 |" in card
+    assert "| `stage1` | 10 | strong 10 | high 10 |" in card
     topics = card.partition("## Topics")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\| \d+ % \|", topics, re.M)) == 6
-    assert "The licence of 24 of 24 rows is not stated" in card
-    about = DatasetCard(card).data
-    assert about.license_name == "not-stated"
+    assert "The licence of 14 of 14 rows is not stated" in card
+    assert DatasetCard(card).data.license_name == "not-stated"
 
 
 class Encoder:
@@ -234,7 +227,7 @@ def quick_classifier(monkeypatch):
     monkeypatch.setitem(
         sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=Encoder)
     )
-    for name, values in (("PENALTIES", (1.0,)), ("WIDTHS", ("scale",)), ("COMPONENTS", (0,))):
+    for name, values in (("PENALTIES", (1.0,)), ("WIDTHS", ("scale",))):
         monkeypatch.setattr(f"automedeval.study.dataset.quality.{name}", values)
 
 
@@ -254,40 +247,29 @@ BY_QUALITY = PLAN | {
 
 
 @pytest.mark.usefixtures("quick_classifier")
-def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path):
+def test_a_classifier_learns_from_labels_and_physicians_and_calls_the_rest(tmp_path):
     study = Study(tmp_path, 50)
     good_and_bad(study)
-    for verdict in study.verdicts["weak"][:30]:
+    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
+    for verdict in weak[:20]:
         verdict.extra["quality"] = "low"
+    ratings = ratings_of(weak[20:30], "attribution")
+    ratings += ratings_of(strong[:2], "fluency")  # no fault of what is said
     study.plan = BY_QUALITY
     told(
-        study.build(encoder="words"),
-        "quality: accuracy of the classifier ",
+        study.build(verdict_ratings=study.write("ratings.jsonl", ratings), encoder="words"),
+        # 48 strong ones pass, and there are as many low ones
+        "quality: 18 verdicts → 0 left out, 18 corrupted (",
         "; 30 are low by physicians' checks",
-        "quality: 70 verdicts called high or low by the classifier",
-        "quality: strong high 50, weak low 50",
-        "training: 46 cases → 46 = 46 strong",
+        "quality: accuracy of the classifier ",
+        "quality: 68 verdicts called high or low by the classifier",
+        "quality: strong high 48, weak low 40",
+        "training: 44 cases → 44 = 44 strong",
     )
-
-
-@pytest.mark.usefixtures("quick_classifier")
-def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path):
-    study = Study(tmp_path, 40)
-    good_and_bad(study)
-    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
-    ratings = ratings_of(strong[:4], "knowledge") + ratings_of(weak[4:20], "attribution")
-    ratings += ratings_of(strong[4:6], "fluency")  # no fault of what is said
-    study.plan = BY_QUALITY
-    file = study.write("ratings.jsonl", ratings)
-    done = succeeded(study.build(verdict_ratings=file, encoder="words"))
-    # 34 strong ones pass, and there are as many low ones
-    assert "quality: 14 verdicts → 14 corrupted" in done.stdout
-    assert "; 20 are low by physicians' checks" in done.stdout
     report = study.statistics()["quality_report"]
     assert report["alone"]["kinds"].keys() == report["kinds"].keys() > {"high"}
-    assert study.statistics()["splits"]["stage2"]["quality"].keys() == {"high"}
     assert report["kinds"]["by_physicians"]["n"] > 0
-    assert sum(report[part]["low"] for part in ("train", "test")) == 33  # in shares of 200 and 50
+    assert sum(report[part]["low"] for part in ("train", "test")) == 48
 
 
 @pytest.mark.parametrize(
@@ -299,16 +281,10 @@ def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study, spoil, mess
     assert not study.output.exists()
 
 
-def test_an_unknown_rubric_and_a_short_plan_are_refused(study):
-    study.plan = PLAN | {"test": {"take": 25}}
-    failed(study.build(), "plan.yaml: test: asks for 25 of strong, and there are 24")
+def test_an_unknown_rubric_a_second_verdict_and_no_licence_are_refused(study):
     weak = study.verdicts["weak"]
-    weak[0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
+    weak[0] = replace(weak[0], rubric="mine@3")
     failed(study.build(), "weak.jsonl:1: no rubric 'mine@3' among automedeval@1")
-    packaged = (SAMPLE.parent / "rubrics/packaged/automedeval.yaml").read_text()
-    rubric = study.folder / "mine.yaml"
-    rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
-    failed(study.build(rubrics=rubric), "another rubric automedeval@1")
     failed(study.build(licenses="mit"), "must be NAME=LICENCE, not 'mit'")
     weak[0] = verdict_of(study.cases[1], "weak", run=1)
     failed(study.build(), "weak.jsonl:2: a second verdict")

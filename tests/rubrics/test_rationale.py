@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import rows_of
 
-from automedeval.rubrics.rationale import _rename, permute, split_steps, without_step
+from automedeval.rubrics.rationale import _rename, permute, split_steps
 
 
 def doctors_named(text: str) -> list[int]:
@@ -50,14 +50,6 @@ def test_every_form_is_split(form):
 )
 def test_what_is_no_step_of_a_doctor_is_on_the_question(text, texts):
     assert split_steps(text) == dict(texts)
-
-
-def test_a_step_is_taken_out():
-    assert without_step(PLAIN, 2) == PLAIN.replace(
-        "Step 3: Vague; weaker than Doctor 1's.\nIt is short.\n", ""
-    )
-    assert without_step(PLAIN, 3) == PLAIN.removesuffix("\nStep 4: Off the topic.")
-    assert without_step(PLAIN, 4) == PLAIN
 
 
 def test_doctors_are_named():

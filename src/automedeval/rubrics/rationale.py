@@ -121,16 +121,6 @@ def split_steps(rationale: str) -> dict[int, str]:
     return text_of
 
 
-def without_step(rationale: str, doctor: int) -> str:
-    """Return a rationale without the steps on one doctor; other steps keep their numbers."""
-    steps, _ = read_steps(rationale)
-    limits = [*(step.start for step in steps[1:]), len(rationale)]
-    for step, limit in reversed(list(zip(steps, limits))):
-        if step.doctor == doctor:
-            rationale = rationale[: step.start] + rationale[limit:]
-    return rationale.rstrip()
-
-
 def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     """Return the rationale for another order of the doctors.
 

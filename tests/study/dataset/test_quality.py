@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from automedeval.records import Case, RecordError, Response, Verdict
 from automedeval.study.dataset.corruption import KINDS, corrupt
-from automedeval.study.dataset.quality import Labelled, QualityClassifier, draw
+from automedeval.study.dataset.quality import Labelled, QualityClassifier
 
 # Of the scores 1 to 5.
 TONES = ["dangerous and wrong", "poor and incomplete", "acceptable", "good and useful", "excellent"]
@@ -75,16 +74,15 @@ def test_corrupted_verdicts_are_recognised(fitted):
     accuracy = report["accuracy"]
     assert accuracy["value"] >= 0.8
     assert 0.5 < accuracy["low"] <= accuracy["value"] <= accuracy["high"]
-    right = sum(kind["right"] for kind in report["kinds"].values())
+    kinds = report["kinds"]
+    assert kinds.keys() == report["alone"]["kinds"].keys() == {"high", *KINDS}
+    right = sum(kind["right"] for kind in kinds.values())
     assert right == round(accuracy["value"] * 30)
-    assert report["kinds"].keys() == report["alone"]["kinds"].keys() == {"high", *KINDS}
     alone = report["alone"]["accuracy"]["value"]
     assert alone < accuracy["value"], "an embedding shows no swapped doctors"
-    assert sum(kind["n"] for kind in report["kinds"].values()) == 30
     # 400 : 100, as in the paper, of what is there
     assert report["train"] == {"cases": 120, "low": 60, "high": 60}
     assert report["test"] == {"cases": 30, "low": 15, "high": 15}
-    assert report["parameters"].keys() >= {"C", "kernel", "components"}
     json.dumps(report)
 
 
@@ -96,11 +94,14 @@ def test_new_verdicts_are_decided(fitted):
     assert classifier.decide(OTHERS[3:4]) == decided[3:4]
 
 
-def test_the_same_seed_gives_the_same_classifier(fitted):
-    classifier, report = fitted
-    again = QualityClassifier(WordEncoder())
-    assert again.fit(SOME, seed=3) == report
-    assert again.decide(OTHERS) == classifier.decide(OTHERS)
+def test_the_seed_decides_and_no_case_is_in_both_parts():
+    by_others = [replace(one, verdict=replace(one.verdict, judge="other")) for one in SOME]
+    reports = [
+        QualityClassifier(WordEncoder()).fit([*SOME, *by_others], seed) for seed in (3, 3, 4)
+    ]
+    assert reports[0] == reports[1] != reports[2]
+    for report in reports:
+        assert report["train"]["cases"] + report["test"]["cases"] == 150
 
 
 def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
@@ -114,27 +115,13 @@ def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
     decided = fitted[0].decide([*odd, Labelled(one, alone, "high")])
     assert len(decided) == 7
     assert decided[1] == "low"
-
-
-def test_no_case_is_in_both_parts():
-    twice = [*SOME, *(replace(one, verdict=replace(one.verdict, judge="other")) for one in SOME)]
-    for seed in range(5):
-        train, test = draw(twice, seed, per_quality=90, test=40)
-        assert not {one.case.id for one in train} & {one.case.id for one in test}
-        assert Counter(one.quality for one in train) == {"high": 90, "low": 90}
-        assert Counter(one.quality for one in test) == {"high": 20, "low": 20}
-    assert draw(twice, 0, 90, 40) != draw(twice, 1, 90, 40)
+    assert fitted[0].decide(odd[1:2]) == ["low"]
 
 
 def test_what_cannot_be_learnt_is_refused():
     high, low = ([one for one in SOME if one.quality == each] for each in ("high", "low"))
     unscored = [replace(one, verdict=replace(one.verdict, scores=None)) for one in SOME]
-    faults = {
-        "0 verdicts of low quality": high,
-        r"8 verdicts of low quality .* at least 20": [*high, *low[:10]],
-        "has steps on doctors and scores": unscored,
-        "different cases": [replace(one, case=SOME[0].case) for one in SOME],
-    }
-    for fault, some in faults.items():
-        with pytest.raises(RecordError, match=fault):
-            QualityClassifier(WordEncoder()).fit(some, seed=0)
+    of_one_case = [replace(one, case=SOME[0].case) for one in SOME]
+    for examples in (high, [*high, *low[:10]], unscored, of_one_case):
+        with pytest.raises(RecordError):
+            QualityClassifier(WordEncoder()).fit(examples, seed=0)

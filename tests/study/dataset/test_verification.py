@@ -1,13 +1,13 @@
 """What physicians' ratings of verdicts let pass, by each rule."""
 
-import json
 from pathlib import Path
 
 import pytest
+from factories import verdict_of, write
 from programs import ROOT, SAMPLE
 from tables import refused, rows_of
 
-from automedeval.records import Verdict, read_lines
+from automedeval.records import read_lines
 from automedeval.records.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
@@ -22,48 +22,26 @@ DIGESTS = {"c1": "aaa", "c2": "bbb", "c3": "ccc"}
 VERDICTS = {(case, "t"): {digest} for case, digest in DIGESTS.items()}
 
 
-def rating(
-    case: str = "c1", annotator: str = "a", criterion: str = "knowledge", score: float = 1, **more
-) -> dict:
-    about = {
-        "case_id": case,
-        "judge": "t",
-        "annotator": annotator,
-        "criterion": criterion,
-        "score": score,
-    }
-    return about | {"verdict_digest": DIGESTS.get(case, "ddd")} | more
+def rating(case: str = "c1", criterion: str = "knowledge", score: float = 1, **more) -> dict:
+    about = {"case_id": case, "judge": "t", "annotator": "a", "criterion": criterion}
+    return about | {"score": score, "verdict_digest": DIGESTS.get(case, "ddd")} | more
 
 
 def written(folder: Path, *ratings: dict) -> str:
-    file = folder / "verdict_ratings.jsonl"
-    file.write_text("".join(json.dumps(each) + "\n" for each in ratings))
-    return str(file)
+    return str(write(folder / "verdict_ratings.jsonl", ratings))
 
 
 def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path):
-    file = written(
-        tmp_path,
-        rating("c1"),
-        rating("c1", "b", score=0),
-        rating("c2"),
-        rating("c2", criterion="fluency"),
-        rating("c2", criterion="attribution", score=0),
-        rating("c2", criterion="tone"),
-        rating("elsewhere"),
-    )
+    ratings = [rating("c1"), rating("c1", annotator="b", score=0), rating("elsewhere")]
+    of_second = {"knowledge": 1, "fluency": 1, "attribution": 0, "tone": 1}
+    ratings += [rating("c2", criterion, score) for criterion, score in of_second.items()]
+    file = written(tmp_path, *ratings)
     found = verify(file, VERDICTS)
     assert found.failures == {
         ("c1", "t", "aaa"): ("knowledge",),
         ("c2", "t", "bbb"): ("attribution",),
     }  # c3 is unrated
-    assert found.lines() == [
-        "knowledge: 1 of 2 verdicts meet it (50.00 %; paper: 94.06 %)",
-        "attribution: 0 of 1 verdicts meet it (0.00 %; paper: 90.71 %)",
-        "fluency: 1 of 1 verdicts meet it (100.00 %; paper: 94.04 %)",
-        "tone: 1 of 1 verdicts meet it (100.00 %)",
-        "1 ratings are of other verdicts, or of other texts of these: not applied",
-    ]
+    assert found.lines == ROWS["test_shares_are_counted_by_criterion_with_the_papers_beside"]
 
 
 def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone():
@@ -72,17 +50,17 @@ def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone()
     for _, line in read_lines(RUN / "teacher.jsonl"):
         answer = parse_verdict(line["text"], read_rubric("automedeval"), 3)
         if answer.valid and line["case_id"] in cases:
-            about = (line["case_id"], f"recording:{line['teacher']}")
-            extra = {"case_digest": cases[line["case_id"]].digest}
-            said = {"rationale": answer.rationale, "scores": answer.scores, "extra": extra}
-            digests[line["knowledge"]][about] = Verdict(
-                *about, "automedeval@1", (0, 1, 2), **said
-            ).digest
+            judge = f"recording:{line['teacher']}"
+            verdict = verdict_of(
+                cases[line["case_id"]], answer.scores, judge, rationale=answer.rationale
+            )
+            digests[line["knowledge"]][verdict.case_id, judge] = verdict.digest
     checks = [line for _, line in read_lines(RUN / "verdict_ratings.jsonl")]
     assert len(checks) == 360
     for check in checks:
-        assert digests["chain"][check["case_id"], check["judge"]] == check["verdict_digest"]
-        assert digests["none"].get((check["case_id"], check["judge"])) != check["verdict_digest"]
+        verdict = (check["case_id"], check["judge"])
+        assert digests["chain"][verdict] == check["verdict_digest"]
+        assert digests["none"].get(verdict) != check["verdict_digest"]
 
 
 def test_two_verdicts_of_one_judge_on_a_case_are_told_apart(tmp_path):

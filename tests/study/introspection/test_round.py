@@ -183,7 +183,8 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons, q
     assert records["case-0"]["decision"] == "keep"
     assert lessons.statistics()["counts"]["unresolved"] == 0
     card = (lessons.output / "README.md").read_text()
-    assert "nobody reviewed them, the jury had the last word." in card
+    assert "nobody reviewed them: " in card
+    assert "1 kept and 1 revised by the jury; 0 unresolved" in " ".join(card.split())
     assert read(queue.with_name("revisions.jsonl")) == lessons.read("round1/revisions.jsonl")
     succeeded(lessons.introspect())
     assert (lessons.revisions(), lessons.rows()) == (records, rows)

@@ -14,16 +14,17 @@ from tqdm import tqdm
 
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import Case
+from automedeval.records.journal import arithmetic
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
-from automedeval.study.dataset.corruption import corrupt, share_line
+from automedeval.study.dataset.corruption import corrupt
 from automedeval.study.dataset.curriculum import Curriculum, Key, Plan, assign, shuffled
 from automedeval.study.dataset.decontamination import Evaluation
 from automedeval.study.dataset.folder import TEST, row_faults, write_splits
 from automedeval.study.dataset.instructions import instruction
 from automedeval.study.dataset.quality import Labelled, QualityClassifier
 from automedeval.study.dataset.teacher_verdicts import JudgedCase, JudgedCases
-from automedeval.study.dataset.verification import Verification, verify
+from automedeval.study.dataset.verification import verify
 
 # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
 FAULTS = {"knowledge", "attribution"}
@@ -58,15 +59,15 @@ class InstructionSet:
             print(line)
         self.arithmetic += lines
 
-    def verify(self, path: str | None) -> Verification | None:
+    def verify(self, path: str | None) -> None:
         """Reject verdicts that fail the physicians' verification (section 3.1).
 
-        Return what the ratings in the file say, None without a path or for "none", which takes back the path of a YAML.
+        Without a path, or for "none", which takes back the path of a YAML, all pass.
         """
         self.unrated = set(self.judged.facts)
         if path in (None, "none"):
             self.report(UNVERIFIED)
-            return None
+            return
         verification = verify(path, self.judged.digests())
         faults = {}
         for key, fact in self.judged.facts.items():
@@ -79,8 +80,7 @@ class InstructionSet:
             if len(failed) >= self.plan.failed_criteria:
                 faults[key] = f"fails {' and '.join(failed)}"
         line = f"verification: {self.judged.reject('verdicts', faults)}"
-        self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines())
-        return verification
+        self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines)
 
     def rows(self, keys: Sequence[Key], step: str) -> list[dict[str, Any]]:
         """Return the rows of these verdicts, see `instruction`; `step` names the progress bar."""
@@ -122,8 +122,9 @@ class InstructionSet:
         cases = {case.id: case for case, _ in high}
         sound = [verdict for _, verdict in high[len(faulty) :]]
         corrupted = corrupt(sound, cases, seed)
-        shares = share_line(len(sound), corrupted)
-        self.report(f"quality: {shares}; {len(low):,} are low by physicians' checks")
+        kinds = Counter(verdict.extra["corruption"] for verdict in corrupted)
+        line = arithmetic("verdicts", len(sound), kinds, "left out", "corrupted")
+        self.report(f"quality: {line}; {len(low):,} are low by physicians' checks")
         labelled = [Labelled(case, verdict, "high") for case, verdict in high if verdict.rationale]
         labelled += [Labelled(case, verdict, "low", "by_physicians") for case, verdict in faulty]
         for verdict in corrupted:

@@ -6,8 +6,7 @@
 import hashlib
 import json
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -219,45 +218,45 @@ def write_splits(
 
     A split without rows is left out: `datasets` cannot read an empty file. `encoder` counts tokens as in `row_faults`.
     """
-    all_rows = list(chain.from_iterable(splits.values()))
-    facts = {}
+    import pandas  # takes its time; comes with datasets
+
+    frames, facts = [], {}
     for name, rows in splits.items():
-        if rows:
-            table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-            pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
-            facts[name] = _facts_of(rows, encoder)
+        if not rows:
+            continue
+        table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+        pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
+        frames.append(table.select([*TALLIED, "models"]).to_pandas().fillna(UNSTATED))
+        facts[name] = _facts_of(rows, encoder)
+        for column in TALLIED:
+            facts[name][column] = frames[-1][column].value_counts().sort_index().to_dict()
+    frame = pandas.concat(frames)
+
+    def rows_by(*columns: str) -> list[dict[str, Any]]:
+        """Return the combinations of values in some columns, each with how many rows have it."""
+        return frame.groupby(list(columns)).size().reset_index(name="rows").to_dict("records")
+
     return {
         # of all rows of all splits: what ties a model to the data it was trained on
         "fingerprint": digest([[name, facts[name]["fingerprint"]] for name in sorted(facts)]),
         "splits": facts,
-        "licenses": sorted(_tally(all_rows, "license")),
-        "sources": _rows_by(all_rows, "source", "license"),
-        "teachers": _rows_by(all_rows, "teacher", "judge", "rubric"),
-        "reference_rows": sum(row["models"][-1] == REFERENCE for row in all_rows),
+        "licenses": sorted(frame["license"].unique()),
+        "sources": rows_by("source", "license"),
+        "teachers": rows_by("teacher", "judge", "rubric"),
+        "reference_rows": int((frame["models"].str[-1] == REFERENCE).sum()),
     }
 
 
 def _facts_of(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> dict[str, Any]:
+    """Return the number of some rows, their fingerprint and their lengths."""
     texts = "".join(json.dumps(row, sort_keys=True) for row in rows)
-    tokens = sorted(filter(None, row_lengths(rows, encoder)))
-    median, most = (tokens[len(tokens) // 2], tokens[-1]) if tokens else (None, None)
+    lengths = sorted(filter(None, row_lengths(rows, encoder)))
+    median, most = (lengths[len(lengths) // 2], lengths[-1]) if lengths else (None, None)
     return {
         "rows": len(rows),
         "fingerprint": hashlib.sha256(texts.encode()).hexdigest()[:12],
-        **{name: _tally(rows, name) for name in TALLIED},
         "tokens": {"median": median, "most": most},
     }
-
-
-def _tally(rows: Iterable[Mapping[str, Any]], column: str) -> dict[str, int]:
-    """Return how many rows have each value of a column."""
-    return dict(sorted(Counter(row[column] or UNSTATED for row in rows).items()))
-
-
-def _rows_by(rows: Iterable[Mapping[str, Any]], *columns: str) -> list[dict[str, Any]]:
-    """Return the combinations of values in some columns, each with how many `rows` have it."""
-    counts = Counter(tuple(row[column] or UNSTATED for column in columns) for row in rows)
-    return [{**dict(zip(columns, values)), "rows": counts[values]} for values in sorted(counts)]
 
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:

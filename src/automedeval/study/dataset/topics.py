@@ -22,28 +22,21 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[d
     from sklearn.feature_extraction.text import CountVectorizer
 
     texts = [f"{patient_question(case.question)}\n{case.reference or ''}" for case in cases]
-    least = 1 if len(texts) < 50 else 2 if len(texts) < 1000 else 5
-    counter = CountVectorizer(
-        stop_words="english",
-        token_pattern=r"(?u)\b[^\W\d_]{3,}\b",
-        min_df=least,
-        max_df=0.5,
-        max_features=5000,
-    )
     if len(texts) < 2 * number:
         return []
+    words = r"(?u)\b[^\W\d_]{3,}\b"
+    counter = CountVectorizer(
+        stop_words="english", token_pattern=words, max_df=0.5, max_features=5000
+    )
     try:
         counts = counter.fit_transform(texts)
     except ValueError:  # scikit-learn raises it if no word is left
         return []
-    few = len(texts) < 1000
     model = LatentDirichletAllocation(
         number,
         doc_topic_prior=0.1,  # a short text is about one thing or two
         topic_word_prior=0.01,
-        learning_method="batch" if few else "online",
-        batch_size=256,
-        max_iter=50 if few else 5,
+        max_iter=20,
         random_state=seed,
     )
     weights = model.fit_transform(counts)
