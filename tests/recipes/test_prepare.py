@@ -1,9 +1,11 @@
 """recipes/prepare.py by its command: tables and public sets become cases, and what is left out is counted and named."""
 
+import pyarrow as pa
 import pytest
 from doubles.agreement_study import case_of
 from factories import read, read_json, write
 from programs import ROOT, failed, run_recipe, told
+from pyarrow import parquet
 from tables import rows_of
 
 ROWS = rows_of(__file__)
@@ -51,15 +53,13 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
 
 def test_the_same_rows_give_the_same_draw(tmp_path):
     rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
-    for name in "ab":
-        told(prepared(tmp_path / name, rows, sample=5), "40 cases → 5 drawn")
-    first, second = (tmp_path / name / "out" / "cases.jsonl" for name in "ab")
-    assert first.read_bytes() == second.read_bytes()
-    asked = [row["Prompt"] for row in rows]
-    places = [asked.index(case["question"]) for case in read(first)]
-    assert len(places) == 5
-    assert places == sorted(places)
-    assert "drawn" not in prepared(tmp_path, rows, sample=50).stdout
+    drawn = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        told(prepared(folder, rows, sample=5), "40 cases → 5 drawn")
+        drawn.append([case["question"] for case in lines(folder, "cases")])
+    assert drawn[0] == drawn[1]
+    assert drawn[0] == [row["Prompt"] for row in rows if row["Prompt"] in drawn[0]]
+    assert len(drawn[0]) == 5
 
 
 MADE = ROWS["test_rows_become_cases"]
@@ -116,11 +116,10 @@ def test_the_rows_of_a_question_are_a_case_of_criteria_whatever_stands_between_i
 
 def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
     """The test set of a study: the cases that a plan set apart, with the responses that they have (section 4.1)."""
-    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    rows = [{"case_id": f"c{number}", "completion": "Score: …"} for number in (7, 2)]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
+    split = tmp_path / "test.parquet"
+    parquet.write_table(pa.table({"case_id": ["c7", "c2"]}), split)
     more = write(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
-    done = prepared(tmp_path, RATED, layout="cases", ids=f"{tmp_path / 'test.parquet'},{more}")
+    done = prepared(tmp_path, RATED, layout="cases", ids=f"{split},{more}")
     told(done, "12 cases → 3 kept, 9 rejected (not in --ids: 9)")
     for case, number in zip(lines(tmp_path, "cases"), (2, 4, 7), strict=True):
         assert case.items() >= RATED[number].items()

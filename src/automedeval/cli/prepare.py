@@ -32,12 +32,12 @@ from automedeval.records.cases import read_table
 from automedeval.records.columns import without_blanks
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
+from automedeval.records.language import normalise
 from automedeval.records.rows import read_rows
 from automedeval.records.run_record import record_run
 from automedeval.study.dataset.criteria_sources import joined
-from automedeval.study.dataset.decontamination import near_duplicates, normalise
+from automedeval.study.dataset.decontamination import near_duplicates
 from automedeval.study.dataset.sources import (
-    EXCLUSIONS,
     LAYOUTS,
     SourceRow,
     excluded,
@@ -46,6 +46,10 @@ from automedeval.study.dataset.sources import (
     rows_as_cases,
     table_as_cases,
 )
+
+Faults = dict[
+    str, JsonObject
+]  # id of a case → the reason why it is dropped, and the case `of` which it is a repeat
 
 
 @dataclass
@@ -94,10 +98,16 @@ def main() -> None:
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
     output = Path(args.output)
     dropped: list[JsonObject] = []
-    rows = without_excluded(list(tqdm(rows_of(args), unit="row")), dropped)
+    rows = list(identified(tqdm(rows_of(args), unit="row")))
+    rows = sifted("rows", rows, exclusions(rows), dropped)
+    for row in rows:
+        with errors_at(row.place):
+            Case.from_dict(row.case.to_dict(), least_responses=0)
     if args.ids:
-        rows = named(rows, args.ids, dropped)
-    rows = without_duplicates(rows, args.near_duplicates, dropped)
+        others = {row.case.id for row in rows} - named_ids(args.ids, rows)
+        faults = {name: {"reason": "not in --ids"} for name in others}
+        rows = sifted("cases", rows, faults, dropped)
+    rows = sifted("cases", rows, repeats(rows, args.near_duplicates == "keep"), dropped)
     if args.sample is not None and args.sample < len(rows):
         drawn = sorted(random.Random(0).sample(range(len(rows)), args.sample))
         print(f"{len(rows):,} cases → {args.sample:,} drawn")
@@ -119,20 +129,53 @@ def main() -> None:
         print(f"{name}: {output / name}.jsonl, {len(records):,} lines")
 
 
-def without_excluded(rows: list[SourceRow], dropped: list[JsonObject]) -> list[SourceRow]:
-    """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
-    kept = []
-    counts = Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
-    for row in identified(rows):
-        if reason := excluded(row.case):
-            dropped.append({"id": row.case.id, "reason": reason})
-            counts[reason] += 1
+def sifted(
+    what: str, rows: list[SourceRow], faults: Faults, dropped: list[JsonObject]
+) -> list[SourceRow]:
+    """Return the rows without a fault; count the others, and add them to `dropped`."""
+    dropped += [{"id": row.case.id} | faults[row.case.id] for row in rows if row.case.id in faults]
+    reasons = Counter(fault["reason"] for fault in faults.values())
+    print(arithmetic(what, len(rows), reasons))
+    return [row for row in rows if row.case.id not in faults]
+
+
+def exclusions(rows: Iterable[SourceRow]) -> Faults:
+    """Return the cases that an exclusion pattern fits."""
+    reasons = {row.case.id: excluded(row.case) for row in rows}
+    return {name: {"reason": reason} for name, reason in reasons.items() if reason}
+
+
+def named_ids(files: Iterable[str], rows: Iterable[SourceRow]) -> set[str]:
+    """Return the ids that some files name; RecordError for one that no row has."""
+    known = {row.case.id for row in rows}
+    wanted = set()
+    for path in files:
+        for place, record in read_lines(path):
+            name = record.get("id", record.get("case_id"))
+            if name not in known:
+                raise RecordError(f"{place}: no case of --input has the id {name!r}")
+            wanted.add(name)
+    return wanted
+
+
+def repeats(rows: list[SourceRow], keep: bool) -> Faults:
+    """Return the cases to drop because their question repeats an earlier one; count those that stay all the same."""
+    questions = [patient_question(row.case.question) for row in rows]
+    faults = {}
+    staying = 0
+    for row, question, earlier in zip(rows, questions, near_duplicates(questions)):
+        if earlier is None:
             continue
-        with errors_at(row.place):
-            Case.from_dict(row.case.to_dict(), least_responses=0)
-        kept.append(row)
-    print(arithmetic("rows", len(rows), counts))
-    return kept
+        # People may have judged responses to one question in several cases, so these are kept.
+        if keep or row.case.responses:
+            staying += 1
+            continue
+        equal = normalise(questions[earlier]) == normalise(question)
+        reason = "equal question" if equal else "near question"
+        faults[row.case.id] = {"reason": reason, "of": rows[earlier].case.id}
+    if staying:
+        print(f"{staying:,} cases repeat an earlier question and are kept")
+    return faults
 
 
 def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
@@ -169,51 +212,6 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
         yield from cased
         for name, cells in (unread or {}).items():
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
-
-
-def named(rows: list[SourceRow], files: list[str], dropped: list[JsonObject]) -> list[SourceRow]:
-    """Return the rows whose ids the files name, drop and count the others; RecordError for an id that no row has."""
-    wanted: dict[str, str] = {}
-    for path in files:
-        for place, record in read_lines(path):
-            name = record.get("id", record.get("case_id"))
-            if not isinstance(name, str):
-                raise RecordError(f"{place}: has no 'id' and no 'case_id'")
-            wanted.setdefault(name, place)
-    kept = [row for row in rows if row.case.id in wanted]
-    if missing := wanted.keys() - {row.case.id for row in kept}:
-        first = next(name for name in wanted if name in missing)
-        raise RecordError(
-            f"{wanted[first]}: {len(missing):,} cases are not in --input; the first is {first!r}"
-        )
-    others = [
-        {"id": row.case.id, "reason": "not in --ids"} for row in rows if row.case.id not in wanted
-    ]
-    print(arithmetic("cases", len(rows), {"not in --ids": len(others)}))
-    dropped += others
-    return kept
-
-
-def without_duplicates(
-    rows: list[SourceRow], rule: str | None, dropped: list[JsonObject]
-) -> list[SourceRow]:
-    """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
-    questions = [patient_question(row.case.question) for row in rows]
-    kept = []
-    out = Counter({"equal question": 0, "near question": 0})
-    staying = 0
-    for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
-        # People may have judged responses to one question in several cases, so these are kept.
-        if repeated is None or rule or row.case.responses:
-            kept.append(row)
-            staying += repeated is not None
-        else:
-            reason = f"{'equal' if normalise(questions[repeated]) == normalise(question) else 'near'} question"
-            out[reason] += 1
-            dropped.append({"id": row.case.id, "reason": reason, "of": rows[repeated].case.id})
-    repeats = f"; {staying:,} repeat an earlier question and are kept" if staying else ""
-    print(arithmetic("cases", len(rows), out) + repeats)
-    return kept
 
 
 def summary(cases: list[Case]) -> str:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from factories import MODELS, case_of, verdict_of
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused, rows_of
 
-from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict
+from automedeval.records import REFERENCE, RecordError, Response
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
@@ -17,33 +18,9 @@ from automedeval.study.dataset.instructions import instruction
 ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
-PAIRWISE = read_rubric("medical_pairwise")
-CASE = Case(
-    "c1",
-    "What helps against a cold?",
-    tuple(Response(name, f"text of {name}") for name in ("ash", "birch", "cedar")),
-    "Rest and fluids.",
-    extra={"source": "made-up", "license": "cc0-1.0"},
-)
+CASE = case_of(1)
 SCORES = {"ash": 1, "birch": 3, "cedar": 5}
-
-
-def verdict_of(order: tuple[int, ...] = (0, 1, 2), case: Case = CASE, **more) -> Verdict:
-    """Return a verdict whose step on each doctor names the response that was shown there."""
-    names = case.models
-    steps = [
-        f"Step {slot + 2}: This is {names[index]}. Doctor {slot + 1} says it."
-        for slot, index in enumerate(order)
-    ]
-    known = {
-        "valid": True,
-        "rationale": "\n".join(["Analyze:", "Step 1: a cold.", *steps]),
-        "extra": {"models": names},
-    }
-    known["scores"] = tuple(
-        SCORES.get(name) if at in order else None for at, name in enumerate(names)
-    )
-    return Verdict(case.id, "teacher", RUBRIC.name, order, **known | more)
+VERDICT = verdict_of(CASE, (1, 3, 5))
 
 
 def scores_by_model(row: dict) -> dict[str, int]:
@@ -52,60 +29,64 @@ def scores_by_model(row: dict) -> dict[str, int]:
     return {row["models"][index]: score for index, score in zip(row["order"], reading.scores)}
 
 
+def prompt_of(row: dict, **options) -> list[dict]:
+    texts = [CASE.responses[index].text for index in row["order"]]
+    return judge_messages(RUBRIC, CASE.question, texts, CASE.reference, **options)
+
+
 @given(st.integers(0, 10_000), st.permutations([0, 1, 2]))
 def test_every_response_keeps_its_score_its_step_and_its_text(seed, order):
-    row = instruction(CASE, verdict_of(tuple(order)), RUBRIC, "strong", "high", seed)
+    steps = [f"Step {at + 2}: {MODELS[index]}. Doctor {at + 1}." for at, index in enumerate(order)]
+    rationale = "\n".join(["Analyze:", "Step 1: a cold.", *steps])
+    verdict = replace(VERDICT, order=tuple(order), rationale=rationale)
+    row = instruction(CASE, verdict, RUBRIC, "strong", "high", seed)
     assert scores_by_model(row) == SCORES
     completion = row["completion"][0]["content"]
-    steps = split_steps(completion.rpartition("\nScore")[0])
+    after = split_steps(completion.rpartition("\nScore")[0])
     for slot, index in enumerate(row["order"], 1):
-        assert steps[slot] == f"This is {CASE.models[index]}. Doctor {slot} says it."
-    texts = [CASE.responses[index].text for index in row["order"]]
-    assert row["prompt"] == judge_messages(RUBRIC, CASE.question, texts, CASE.reference)
-    assert reads_back(row["completion"][0]["content"], RUBRIC, 3)
+        assert after[slot] == f"{MODELS[index]}. Doctor {slot}."
+    assert row["prompt"] == prompt_of(row)
+    assert reads_back(completion, RUBRIC, 3)
 
 
 def test_every_slot_order_turns_up_and_the_seed_decides():
-    def order_of(case_id, seed):
-        case = replace(CASE, id=case_id)
-        return tuple(instruction(case, verdict_of(case=case), RUBRIC, "strong", seed=seed)["order"])
+    def orders(seed):
+        cases = [replace(CASE, id=f"case-{at}") for at in range(60)]
+        rows = [instruction(case, VERDICT, RUBRIC, "strong", seed=seed) for case in cases]
+        return [tuple(row["order"]) for row in rows]
 
-    orders = [order_of(f"case-{at}", 0) for at in range(60)]
-    assert len(set(orders)) == 6
-    assert orders == [order_of(f"case-{at}", 0) for at in range(60)]
-    assert orders != [order_of(f"case-{at}", 1) for at in range(60)]
+    assert len(set(orders(0))) == 6
+    assert orders(0) == orders(0) != orders(1)
 
 
 @pytest.mark.parametrize("rationale", [None, "", " \n"])
 def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale):
-    row = instruction(CASE, verdict_of(rationale=rationale), RUBRIC, "weak")
+    row = instruction(CASE, replace(VERDICT, rationale=rationale), RUBRIC, "weak")
     content = row["completion"][0]["content"]
     assert content.startswith("Score: Doctor 1: ")
     assert "Step" not in content
-    texts = [CASE.responses[index].text for index in row["order"]]
-    assert row["prompt"] == judge_messages(
-        RUBRIC, CASE.question, texts, CASE.reference, rationale=False
-    )
+    assert row["prompt"] == prompt_of(row, rationale=False)
     assert scores_by_model(row) == SCORES
 
 
 def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one():
-    shown = replace(CASE, responses=CASE.responses[:2])
+    shown = case_of(1, MODELS[:2])
     as_teacher_saw = replace(
         shown, responses=(*shown.responses, Response(REFERENCE, shown.reference))
     )
-    given_verdict = verdict_of((2, 0, 1), as_teacher_saw, scores=(1, 3, 4))
-    row = instruction(shown, given_verdict, RUBRIC, "strong")
+    verdict = verdict_of(as_teacher_saw, (1, 3, 4), order=(2, 0, 1))
+    row = instruction(shown, verdict, RUBRIC, "strong")
     assert row["models"] == ["ash", "birch", REFERENCE]
     assert scores_by_model(row) == {"ash": 1, "birch": 3, REFERENCE: 4}
     slot = row["order"].index(2) + 1
-    assert f"Doctor {slot}:\n~~~\nRest and fluids." in row["prompt"][-1]["content"]
+    assert f"Doctor {slot}:\n~~~\n{shown.reference}" in row["prompt"][-1]["content"]
 
 
 def test_only_the_responses_that_were_shown_are_shown():
-    row = instruction(CASE, verdict_of((2, 0)), RUBRIC, "strong")
+    verdict = verdict_of(CASE, (1, None, 5), order=(2, 0))
+    row = instruction(CASE, verdict, RUBRIC, "strong")
     assert sorted(row["order"]) == [0, 2]
-    assert "text of birch" not in row["prompt"][-1]["content"]
+    assert "of birch" not in row["prompt"][-1]["content"]
     assert scores_by_model(row) == {"ash": 1, "cedar": 5}
 
 
@@ -113,17 +94,14 @@ def test_only_the_responses_that_were_shown_are_shown():
     ("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"]
 )
 def test_a_verdict_that_does_not_fit_its_case_is_refused(change, told):
-    with refused("", told, "'c1'"):
-        instruction(CASE, replace(verdict_of(), **change), RUBRIC, "strong")
+    with refused("", told, "'case-1'"):
+        instruction(CASE, replace(VERDICT, **change), RUBRIC, "strong")
 
 
 def test_choices_about_a_pair_are_no_instructions():
-    case = replace(CASE, responses=CASE.responses[:2])
-    choices = dict.fromkeys(PAIRWISE.output_criteria, "ash")
-    verdict = Verdict(
-        "c1", "t", PAIRWISE.name, (1, 0), ("birch", "ash"), valid=True, choices=choices
-    )
-    with pytest.raises(
-        RecordError, match="by medical_pairwise@1 has choices; instructions are made of one score"
-    ):
-        instruction(case, verdict, PAIRWISE, "strong")
+    rubric = read_rubric("medical_pairwise")
+    case = case_of(1, MODELS[:2])
+    choices = dict.fromkeys(rubric.output_criteria, "ash")
+    verdict = verdict_of(case, None, valid=True, error=None, choices=choices, pair=MODELS[:2])
+    with pytest.raises(RecordError, match="has choices"):
+        instruction(case, verdict, rubric, "strong")

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from automedeval.records import Case, RecordError, Response
-from automedeval.study.dataset.decontamination import normalise
+from automedeval.records.language import normalise
 from automedeval.study.dataset.synthetic_lists import lists_of_pairs
 
 POINTS = {"answer-right": 5, "answer-cut": 4, "answer-near": 2, "answer-far": 1}
@@ -17,40 +17,33 @@ def qa(topic: str, kind: str, answer: str) -> Case:
 
 
 def test_pairs_of_question_and_answer_become_lists():
-    asked = product(
-        ("Adult Gout", "Childhood Gout", "Acne", "Croup"), ("symptoms", "causes", "treatment")
-    )
-    pairs = [qa(topic, kind, f"{kind.title()} of {topic}. " * 40) for topic, kind in asked]
-    lonely, same = (
-        qa("Measles", "causes", "A virus."),
-        [qa("Mumps", kind, "A virus.") for kind in ("a", "b")],
-    )
-    made, without = lists_of_pairs([*pairs, lonely, *same])
+    topics = ("Adult Gout", "Childhood Gout", "Acne", "Croup")
+    pairs = []
+    for topic, kind in product(topics, ("symptoms", "causes", "treatment")):
+        pairs.append(qa(topic, kind, f"{kind.title()} of {topic}. " * 40))
+    lonely = [qa("Measles", "causes", "A virus.")]
+    same = [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
+    made, without = lists_of_pairs([*pairs, *lonely, *same])
     assert without == {"no other answer on the same topic": 3}
     assert [case.id for case, _ in made] == [case.id for case in pairs]
     assert len({tuple(case.models) for case, _ in made}) > 2
     for case, scores in made:
-        texts = {
-            response.model.removeprefix("answer-"): response.text for response in case.responses
-        }
-        assert case.reference.startswith(texts["right"])
-        assert texts["right"].startswith(texts["cut"])
-        assert case.topic in texts["near"]
-        assert texts["right"] != texts["near"]
+        texts = {response.model: response.text for response in case.responses}
+        right, near, far = (texts[f"answer-{kind}"] for kind in ("right", "near", "far"))
+        assert case.reference.startswith(right)
+        assert right.startswith(texts["answer-cut"])
+        assert case.topic in near
+        assert right != near
         # no gout of children for adults
-        assert not set(normalise(case.topic).split()) & set(normalise(texts["far"]).split())
+        assert not set(normalise(case.topic).split()) & set(normalise(far).split())
         assert all(len(text.split()) <= 100 and text.endswith(".") for text in texts.values())
         assert scores == [POINTS[model] for model in case.models]
-    assert lists_of_pairs([*pairs, lonely, *same])[0] == made
+    assert lists_of_pairs([*pairs, *lonely, *same])[0] == made
 
 
 def test_no_text_stands_twice_among_the_responses_of_a_list():
-    answers = {
-        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
-        "Acne": ["Rest.", "Oil."],
-    }
-    answers |= {"Croup": ["REST", "A virus."]}
-    texts = [(topic, text) for topic, both in answers.items() for text in both]
+    texts = [("Gout", "Rest. Drink a lot of water every single day."), ("Gout", "Rest!")]
+    texts += [("Acne", "Rest."), ("Acne", "Oil."), ("Croup", "REST"), ("Croup", "A virus.")]
     for draw in range(8):  # the draw of a case depends on its id
         made, _ = lists_of_pairs(
             [qa(topic, f"part {draw}{n}", text) for n, (topic, text) in enumerate(texts)]

@@ -4,20 +4,21 @@ The layouts of HealthBench were read from public loaders, not from its records, 
 what was found.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import NoneType
 from typing import Any
 
 from automedeval.records import (
     Case,
-    CaseCriterion,
     RecordError,
     Response,
     digest,
+    errors_at,
     key_of,
 )
 from automedeval.records.columns import fault_of_reference
+from automedeval.records.messages import read_conversation
 from automedeval.records.rows import filled
 from automedeval.records.types import criteria_of, take
 
@@ -26,19 +27,7 @@ THEME = "theme:"  # how HealthBench begins the tag of a topic
 
 
 def _messages(row: dict, name: str) -> list[dict[str, str]]:
-    return [
-        {key: take(message, key, (str,)) for key in ("role", "content")}
-        for message in take(row, name, (list,))
-    ]
-
-
-def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
-    """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
-    records = []
-    for entry in entries:
-        points, tags = take(entry, "points", (int, float)), entry.get("tags") or []
-        records.append({"criterion": take(entry, text, (str,)), "points": points, "tags": tags})
-    return criteria_of(records)
+    return read_conversation(take(row, name, (list,)), name)
 
 
 def healthbench(row: dict) -> Case:
@@ -49,7 +38,7 @@ def healthbench(row: dict) -> Case:
     themes = [tag for tag in map(str, tags) if tag.startswith(THEME)]
     topic = themes[0].removeprefix(THEME) if themes else None
     extra = {"example_tags": tags} if tags else {}
-    criteria = _criteria(take(row, "rubrics", (list,)))
+    criteria = criteria_of(take(row, "rubrics", (list,)))
     name = str(row.get("prompt_id") or "")
     return Case(name, _messages(row, "prompt"), (), reference, topic, extra, criteria)
 
@@ -59,8 +48,22 @@ def professional(row: dict) -> Case:
     names = ("use_case", "type", "difficulty", "specialty")
     extra = {name: row[name] for name in names if row.get(name) is not None}
     messages = _messages(take(row, "conversation", (dict,)), "messages")
-    criteria = _criteria(take(row, "rubric_items", (list,)), "criterion_text")
-    return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), extra, criteria)
+    items = take(row, "rubric_items", (list,))
+    entries = []
+    for item in items:
+        text = take(item, "criterion_text", (str,))
+        entries.append(
+            {"criterion": text, "points": item.get("points"), "tags": item.get("tags") or []}
+        )
+    return Case(
+        str(row.get("id") or ""),
+        messages,
+        (),
+        None,
+        row.get("specialty"),
+        extra,
+        criteria_of(entries),
+    )
 
 
 def meta_evaluation(row: dict) -> Case:
@@ -74,7 +77,7 @@ def meta_evaluation(row: dict) -> Case:
         str(row.get("completion_id") or "completion"), take(row, "completion", (str,))
     )
     name = "-".join(str(row[key]) for key in ("prompt_id", "completion_id") if row.get(key))
-    return Case(name, _messages(row, "prompt"), (response,), criteria=_criteria([criterion]))
+    return Case(name, _messages(row, "prompt"), (response,), criteria=criteria_of([criterion]))
 
 
 def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
@@ -110,7 +113,7 @@ def table(row: dict) -> Case:
         raise RecordError(fault)
     tags = (take(cells, "tags", (str, NoneType)) or "").split(";")
     own_tags = list(filter(None, map(str.strip, tags)))
-    criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": own_tags}])
+    criteria = criteria_of([{"criterion": row["criterion"], "points": points, "tags": own_tags}])
     answer = {"model": cells["model"] or "", "text": cells["response"] or ""}
     responses = (Response.from_dict(answer),) if any(answer.values()) else ()
     question = take(row, "question", (str,))
@@ -127,41 +130,32 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
     """
     wholes: dict[str, Any] = {}
     for row in parts:
-        whole = wholes.setdefault(row.case.id, row)
-        if whole is row:
-            continue
-        if fault := _difference(whole.case, row.case):
-            raise RecordError(
-                f"{row.place}: {fault} as at {whole.place}, which has the same id {row.case.id!r}"
-            )
-        case = replace(
-            whole.case,
-            reference=whole.case.reference or row.case.reference,
-            topic=whole.case.topic or row.case.topic,
-            criteria=tuple({**_by_criterion(whole.case), **_by_criterion(row.case)}.values()),
-            responses=tuple({**_by_model(whole.case), **_by_model(row.case)}.values()),
-        )
-        wholes[row.case.id] = whole._replace(case=case, labels=whole.labels + row.labels)
+        whole = wholes.get(row.case.id)
+        if whole is not None:
+            with errors_at(f"{row.place}: not as at {whole.place}, which has the same id"):
+                case = _joined_case(whole.case, row.case)
+            row = whole._replace(case=case, labels=whole.labels + row.labels)
+        wholes[row.case.id] = row
     yield from wholes.values()
 
 
-def _by_criterion(case: Case) -> dict[str, CaseCriterion]:
-    return {criterion.criterion: criterion for criterion in case.criteria}
-
-
-def _by_model(case: Case) -> dict[str, Response]:
-    return {response.model: response for response in case.responses}
-
-
-def _difference(whole: Case, part: Case) -> str | None:
-    """Return what two parts of one case say otherwise; None for nothing."""
+def _joined_case(whole: Case, part: Case) -> Case:
+    texts = {}
     for name in ("question", "reference", "topic"):
         first, other = getattr(whole, name), getattr(part, name)
         if first and other and key_of(first) != key_of(other):
-            return f"not the same {name}"
-    for key, by_key in (("criterion", _by_criterion), ("model", _by_model)):
-        there = by_key(whole)
-        for name, value in by_key(part).items():
-            if there.get(name, value) != value:
-                return f"the {key} {name[:60]!r} is not the same"
-    return None
+            raise RecordError(f"another {name}")
+        texts[name] = first or other
+    criteria = _union("criterion", whole.criteria + part.criteria)
+    responses = _union("model", whole.responses + part.responses)
+    return replace(whole, criteria=criteria, responses=responses, **texts)
+
+
+def _union(key: str, records: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the records, each once; RecordError for two that differ and have one value of `key`."""
+    by_key: dict[str, Any] = {}
+    for record in records:
+        name = getattr(record, key)
+        if by_key.setdefault(name, record) != record:
+            raise RecordError(f"another {key} {name[:60]!r}")
+    return tuple(by_key.values())

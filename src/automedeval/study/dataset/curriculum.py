@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,26 +41,29 @@ class Part:
         `teachers` are those that it may name; `teacher` is the one where it names none, which else is an error.
         """
         file.only(value, ("teacher", "take", "quality"), inside)
-        teacher = file.take(value, "teacher", str, teacher, teachers, inside=inside)
+        name = file.take(value, "teacher", str, teacher, teachers, inside=inside)
         quality = file.take(value, "quality", str, "any", QUALITIES, inside=inside)
         take = value.get("take")
+        if take == "rest":
+            return cls(name, None, quality)
+        if type(take) is int and take >= 0:
+            return cls(name, take, quality)
         percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(take))
-        if percent and Fraction(percent[1]) <= 100:
-            return cls(teacher, Fraction(percent[1]) / 100, quality)
-        if take != "rest" and (type(take) is not int or take < 0):
-            file.fail(
-                f"{inside}take",
-                f"must be a count like 1911, a share like 50%, or rest, not {take!r}",
-            )
-        return cls(teacher, None if take == "rest" else take, quality)
+        if percent is None:
+            file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
+        return cls(name, Fraction(percent[1]) / 100, quality)
 
     def accepts(self, teacher: str, quality: str | None) -> bool:
         return teacher == self.teacher and self.quality in ("any", quality)
 
-    def number(self, there: int) -> int:
-        """Return the number to take of `there` verdicts; a count may be larger."""
+    def accepted(self, verdicts: Mapping[Key, str | None]) -> list[str]:
+        """Return the cases that have a verdict for this part."""
+        return [case for (case, name), quality in verdicts.items() if self.accepts(name, quality)]
+
+    def number(self, there: int, free: int) -> int:
+        """Return how many verdicts it takes of the `free` ones; a share is of all that are `there`."""
         if self.take is None:
-            return there
+            return free
         return int(self.take * there) if isinstance(self.take, Fraction) else self.take
 
     def __str__(self) -> str:
@@ -90,6 +93,14 @@ class Plan:
         parts = [self.test, *self.teachers, *chain.from_iterable(self.stages.values())]
         return any(part.quality != "any" for part in parts)
 
+    def first(self, place: str, part: Part, there: int, cases: list[str]) -> list[str]:
+        """Return the first of these cases, as many as a part takes of all that are `there`; RecordError if it asks for more."""
+        number = part.number(there, len(cases))
+        if number > len(cases):
+            asked = f"asks for {number:,} of {part}, and there are {len(cases):,}"
+            raise RecordError(f"{self.place}: {place}: {asked}")
+        return cases[:number]
+
 
 @dataclass
 class Curriculum:
@@ -113,41 +124,30 @@ def read_plan(path: str | Path) -> Plan:
     file = YamlFile(str(path))
     content = file.read()
     file.only(content, ("seed", "failed_criteria", "test", "teachers", "stages"))
+    named = {}
     for key in ("teachers", "stages"):
-        for name in file.take(content, key, dict) or file.fail(key, "must not be empty"):
-            if not isinstance(name, str):
-                file.fail(key, f"{name!r} must be a text")
-    names = list(content["teachers"])
+        named[key] = file.take(content, key, dict)
+        if not named[key] or not all(isinstance(name, str) for name in named[key]):
+            file.fail(key, "must have names, one or more")
+    names = list(named["teachers"])
     teachers = [
         Part.read(file, value, f"teachers.{name}.", [name], name)
-        for name, value in content["teachers"].items()
+        for name, value in named["teachers"].items()
     ]
     stages = {}
-    for name, value in content["stages"].items():
-        if not re.fullmatch(r"\w+", name) or name == "test":
-            file.fail("stages", f"{name!r} cannot be a stage's name")
-        if not isinstance(value, list) or not value:
-            file.fail(
-                f"stages.{name}", "must be a list of parts like {teacher: strong, take: rest}"
-            )
-        stages[name] = tuple(
-            Part.read(file, part, f"stages.{name}[{at}].", names) for at, part in enumerate(value)
+    for stage in named["stages"]:
+        if not re.fullmatch(r"\w+", stage) or stage == "test":
+            file.fail("stages", f"{stage!r} cannot be a stage's name")
+        parts = file.take(named["stages"], stage, list, inside="stages.")
+        stages[stage] = tuple(
+            Part.read(file, part, f"stages.{stage}[{at}].", names) for at, part in enumerate(parts)
         )
     test = Part.read(file, content.get("test", {"take": 0}), "test.", names, names[0])
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
-    rests = [
-        (stage, part) for stage, parts in stages.items() for part in parts if part.take is None
-    ]
-    for (stage, earlier), (other, part) in combinations(rests, 2):
-        if part.teacher == earlier.teacher and (
-            "any" in (part.quality, earlier.quality) or part == earlier
-        ):
-            file.fail("stages", f"{stage} and {other} both take the rest of {part}")
     failed = file.take(content, "failed_criteria", int, 1, least=1)
-    return Plan(
-        str(path), test, tuple(teachers), stages, failed, file.take(content, "seed", int, 0)
-    )
+    seed = file.take(content, "seed", int, 0)
+    return Plan(str(path), test, tuple(teachers), stages, failed, seed)
 
 
 def assign(
@@ -160,54 +160,52 @@ def assign(
     """
     unknown = sum(quality is None for quality in verdicts.values())
     if unknown and plan.asks_quality:
-        raise RecordError(
-            f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts have none"
-        )
-    pool = _accepted(plan.test, verdicts)
-    number = _number(plan, "test", plan.test, len(pool), len(pool))
-    apart = shuffled(plan.seed, "test", pool)[:number]
-    tested = set(apart)
-    lines = [f"test: {len(apart):,} cases apart, with a verdict of {plan.test}"]
-    closed = {key for key in verdicts if key[0] in tested}.union(untrainable)
-    trainable = {key: quality for key, quality in verdicts.items() if key not in closed}
-    teacher_of, line = _choose_teachers(plan, trainable)
-    lines.append(line)
+        counts = f"{unknown:,} of {len(verdicts):,} verdicts have none"
+        raise RecordError(f"{plan.place}: asks for quality, and {counts}")
+    pool = shuffled(plan.seed, "test", plan.test.accepted(verdicts))
+    tested = plan.first("test", plan.test, len(pool), pool)
+    apart = set(tested)
+    trainable = {
+        key: quality
+        for key, quality in verdicts.items()
+        if key[0] not in apart and key not in untrainable
+    }
+    teacher_of, without = _choose_teachers(plan, trainable)
     carried = {key: trainable[key] for key in teacher_of.items()}
     stage_of = _choose_stages(plan, carried)
-    splits: dict[str, list[Key]] = {}
+    training = f"training: {len(teacher_of) + without:,} cases → {_counted(carried, plan)}"
+    if without:
+        training += f", {without:,} with no teacher left to take them"
+    lines = [f"test: {len(tested):,} cases apart, with a verdict of {plan.test}", training]
+    splits = {}
     for stage in plan.stages:
         cases = [case for case, name in stage_of.items() if name == stage]
-        chosen = shuffled(plan.seed, f"order of {stage}", cases)
-        splits[stage] = [(case, teacher_of[case]) for case in chosen]
-        lines.append(f"{stage}: {_counted(map(teacher_of.get, chosen), plan)}")
+        in_order = shuffled(plan.seed, f"order of {stage}", cases)
+        splits[stage] = [(case, teacher_of[case]) for case in in_order]
+        lines.append(f"{stage}: {_counted(splits[stage], plan)}")
     if unused := len(carried) - len(stage_of):
         lines.append(f"{unused:,} cases are in no stage")
-    return Curriculum(splits | {"test": [(case, plan.test.teacher) for case in apart]}, lines)
+    splits["test"] = [(case, plan.test.teacher) for case in tested]
+    return Curriculum(splits, lines)
 
 
-def _accepted(part: Part, verdicts: Mapping[Key, str | None]) -> list[str]:
-    """Return the cases that have a verdict for a part."""
-    return [case for (case, teacher), quality in verdicts.items() if part.accepts(teacher, quality)]
-
-
-def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[dict[str, str], str]:
-    """Return case → its teacher, and the line that reports the numbers.
+def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[dict[str, str], int]:
+    """Return case → its teacher, and the number of cases that no teacher is left to take.
 
     A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
     """
-    able = [set(_accepted(part, verdicts)) for part in plan.teachers]
-    cases = set[str]().union(*able)
+    able = [set(part.accepted(verdicts)) for part in plan.teachers]
+    cases = set().union(*able)
     teacher_of: dict[str, str] = {}
     for at, part in enumerate(plan.teachers):
-        free, later = able[at] - teacher_of.keys(), set[str]().union(*able[at + 1 :])
-        number = _number(plan, f"teachers.{part.teacher}", part, len(cases), len(free))
-        drawn = shuffled(plan.seed, f"teacher {part.teacher}", free)
-        in_order = sorted(drawn, key=later.__contains__)
-        teacher_of |= dict.fromkeys(in_order[:number], part.teacher)
-    line = f"training: {len(cases):,} cases → {_counted(teacher_of.values(), plan)}"
-    if left := len(cases) - len(teacher_of):
-        line += f", {left:,} with no teacher left to take them"
-    return teacher_of, line
+        free = able[at] - teacher_of.keys()
+        later = set().union(*able[at + 1 :])
+        purpose = f"teacher {part.teacher}"
+        alone = shuffled(plan.seed, purpose, free - later)
+        in_order = alone + shuffled(plan.seed, purpose, free & later)
+        chosen = plan.first(f"teachers.{part.teacher}", part, len(cases), in_order)
+        teacher_of |= dict.fromkeys(chosen, part.teacher)
+    return teacher_of, len(cases) - len(teacher_of)
 
 
 def _choose_stages(plan: Plan, verdicts: Mapping[Key, str | None]) -> dict[str, str]:
@@ -216,26 +214,17 @@ def _choose_stages(plan: Plan, verdicts: Mapping[Key, str | None]) -> dict[str, 
     parts = [(stage, part) for stage, parts in plan.stages.items() for part in parts]
     parts.sort(key=lambda of_stage: of_stage[1].take is None)
     for stage, part in parts:
-        there = _accepted(part, verdicts)
+        there = part.accepted(verdicts)
         free = [case for case in there if case not in stage_of]
-        number = _number(plan, stage, part, len(there), len(free))
-        stage_of |= dict.fromkeys(shuffled(plan.seed, stage, free)[:number], stage)
+        in_order = shuffled(plan.seed, stage, free)
+        chosen = plan.first(stage, part, len(there), in_order)
+        stage_of |= dict.fromkeys(chosen, stage)
     return stage_of
 
 
-def _number(plan: Plan, place: str, part: Part, there: int, free: int) -> int:
-    """Return how many verdicts a part takes; RecordError if fewer are free."""
-    number = free if part.take is None else part.number(there)
-    if number > free:
-        raise RecordError(
-            f"{plan.place}: {place}: asks for {number:,} of {part}, and there are {free:,}"
-        )
-    return number
-
-
-def _counted(teachers: Iterable[str | None], plan: Plan) -> str:
-    counts = Counter(teachers)
-    names = [part.teacher for part in plan.teachers if counts[part.teacher]]
+def _counted(keys: Iterable[Key], plan: Plan) -> str:
+    counts = Counter(teacher for _, teacher in keys)
+    names = [part.teacher for part in plan.teachers if part.teacher in counts]
     parts = " + ".join(f"{counts[name]:,} {name}" for name in names)
     return f"{counts.total():,} = {parts}" if parts else f"{counts.total():,}"
 

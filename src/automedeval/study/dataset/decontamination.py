@@ -1,63 +1,55 @@
 """Find questions that repeat each other, and training cases that repeat texts of evaluation cases.
 
-Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, hashed to a 64-bit number.
+Texts are compared by their words (`records.language.normalise`). A shingle is a run of words, as its hash.
 """
 
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-
-import numpy as np
+from fractions import Fraction
+from itertools import chain
 
 from automedeval.records import Case, patient_question
 from automedeval.records.language import normalise
 
 WORDS = 12  # of a shingle; a shorter text occurs in many answers
 MOST_SHARED = 0.5  # share of a text's shingles above which it repeats an evaluation text
-SIMILAR = 0.9  # Jaccard similarity from which two questions are the same
+SIMILAR = Fraction("0.9")  # Jaccard similarity from which two questions are the same
 SIMILAR_WORDS = 3  # of a shingle of a question
-_ROUNDING = 1e-9  # 0.9 * 10 is not exactly 9 in floating point
 
 
-def shingles(normalised: str, words: int = WORDS) -> np.ndarray:
-    """Return the distinct shingles of a normalised text: uint64 [n], ascending; a text of fewer words is one shingle."""
-    tokens = normalised.split()
-    if not tokens:
-        return np.empty(0, np.uint64)
+def shingles(text: str, words: int = WORDS) -> set[int]:
+    """Return the distinct shingles of a text; a text of fewer words is one shingle."""
+    tokens = normalise(text).split()
     length = min(words, len(tokens))
-    values = np.fromiter(map(hash, tokens), np.int64, len(tokens)).view(np.uint64)
-    # The sum of word hashes, each times an odd number that depends on its place, depends on the order of the words.
-    factors = [pow(0x9E3779B97F4A7C15, 2 * place + 1, 1 << 64) for place in range(length)]
-    return np.unique(np.correlate(values, np.array(factors, np.uint64)))
+    runs = zip(*(tokens[start:] for start in range(length)))
+    return set(map(hash, runs))
 
 
 class ShingleIndex:
-    """Index the shingles of many texts, in twelve bytes each; `words` is the length of a shingle."""
+    """Index the shingles of many texts."""
 
-    def __init__(self, texts: Iterable[str], words: int = WORDS):
-        self.words = words
-        parts = [shingles(normalise(text), words) for text in texts]
-        self._sizes = np.array([len(part) for part in parts], np.int32)
-        hashes = np.concatenate([np.empty(0, np.uint64), *parts])
-        order = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[order]
-        self._owners = np.repeat(np.arange(len(parts), dtype=np.int32), self._sizes)[order]
+    def __init__(self, texts: Iterable[str]):
+        self._sizes: list[int] = []
+        self._owners: dict[int, list[int]] = defaultdict(list)
+        for number, text in enumerate(texts):
+            own = shingles(text)
+            self._sizes.append(len(own))
+            for shingle in own:
+                self._owners[shingle].append(number)
 
     def shared(self, text: str) -> tuple[float, float]:
         """Return which share of a text's distinct shingles the index holds, and the largest share of one indexed text in it.
 
         Both are 0 for a text without words.
         """
-        hashes = shingles(normalise(text), self.words)
-        starts = np.searchsorted(self._hashes, hashes, "left")
-        ends = np.searchsorted(self._hashes, hashes, "right")
-        present = ends > starts
-        if not present.any():
+        own = shingles(text)
+        held = [self._owners[shingle] for shingle in own if shingle in self._owners]
+        if not held:
             return 0.0, 0.0
-        owners = np.concatenate([self._owners[start:end] for start, end in zip(starts, ends)])
-        shares = np.bincount(owners) / self._sizes[: owners.max() + 1].clip(1)
-        return float(present.mean()), float(shares.max())
+        counts = Counter(chain.from_iterable(held))
+        largest = max(count / self._sizes[number] for number, count in counts.items())
+        return len(held) / len(own), largest
 
 
 def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
@@ -70,24 +62,24 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     The result is exact. An inverted index over the rarest shingles of each text leaves few pairs to compare (prefix filtering:
     two sets with a Jaccard similarity of t share a shingle among the first n - ⌈t·n⌉ + 1 of each in any common order).
     """
-    sets = [set(shingles(normalise(text), SIMILAR_WORDS).tolist()) for text in texts]
-    counts = Counter(itertools.chain.from_iterable(sets))
+    sets = [shingles(text, SIMILAR_WORDS) for text in texts]
+    counts = Counter(chain.from_iterable(sets))
     repeats: list[int | None] = []
     holders: dict[int, list[int]] = defaultdict(list)  # of a shingle: texts that stay
     for number, own in enumerate(sets):
         rarest_first = sorted(own, key=lambda shingle: (counts[shingle], shingle))
-        prefix = rarest_first[: len(own) - math.ceil(SIMILAR * len(own) - _ROUNDING) + 1]
-        earlier = set(itertools.chain.from_iterable(map(holders.__getitem__, prefix)))
-        repeated = (other for other in sorted(earlier) if _are_similar(own, sets[other]))
-        repeats.append(next(repeated, None))
-        if repeats[number] is None or number < kept:
+        prefix = rarest_first[: len(own) - math.ceil(SIMILAR * len(own)) + 1]
+        earlier = set(chain.from_iterable(holders[shingle] for shingle in prefix))
+        similar = [other for other in earlier if _are_similar(own, sets[other])]
+        repeats.append(min(similar, default=None))
+        if not similar or number < kept:
             for shingle in prefix:
                 holders[shingle].append(number)
     return repeats
 
 
 def _are_similar(own: set[int], other: set[int]) -> bool:
-    return len(own & other) >= SIMILAR * len(own | other) - _ROUNDING
+    return len(own & other) >= SIMILAR * len(own | other)
 
 
 class Evaluation:
@@ -96,7 +88,7 @@ class Evaluation:
     def __init__(self, cases: Iterable[Case]):
         cases = list(cases)
         self._questions = [patient_question(case.question) for case in cases]
-        self._index = ShingleIndex(itertools.chain.from_iterable(map(_long_texts, cases)))
+        self._index = ShingleIndex(chain.from_iterable(map(_long_texts, cases)))
 
     def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str]]:
         """Yield (case id, kind of leak) for each training case that leaks; only the first kind found."""

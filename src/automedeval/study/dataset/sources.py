@@ -4,7 +4,6 @@ A layout says which columns of a row hold the question, the trusted answer, the 
 named regular expressions over one field of a case, in templates/exclusions.yaml.
 """
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +47,6 @@ class Layout(NamedTuple):
     case: Callable[[dict], Case]
     keys: tuple[str, ...]
     beside: tuple[str, ...] | None = ()
-    own_ids: bool = False
     labels: bool = False
     parts: bool = False
     cells: bool = False
@@ -127,10 +125,10 @@ def rows_as_cases(
             )
         with errors_at(place):
             case = layout.case(row)
-            if not layout.own_ids:
+            if layout.beside is not None:
                 case = replace(case, id=_source_id(source, case))
             labels = criteria_sources.physicians(row, case) if layout.labels else ()
-        yield SourceRow(place, case, layout.own_ids, labels)
+        yield SourceRow(place, case, layout.beside is None, labels)
 
 
 def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:
@@ -149,25 +147,18 @@ def _source_id(source: str, case: Case) -> str:
 
 
 def identified(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-    """Yield the rows with unique ids.
-
-    If two different rows have one id, twelve digits over the content are appended to the second; if two equal rows have, a
-    number. If both have an `own_id`, it is a RecordError.
-    """
-    seen: dict[str, SourceRow] = {}
+    """Yield the rows with unique ids: a number is appended to one that came before. An `own_id` twice is a RecordError."""
+    places: dict[str, str] = {}
     for row in rows:
-        name, first = row.case.id, seen.get(row.case.id)
-        if first and row.own_id:
-            raise RecordError(f"{row.place}: the id {name!r} stands at {first.place} already")
-        if first and first.case.digest != row.case.digest:
-            name = f"{name}-{row.case.digest}"
-        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-        free = next(itertools.filterfalse(seen.__contains__, names))
-        seen[free] = row
-        if free != row.case.id:
-            labels = tuple({**label, "case_id": free} for label in row.labels)
-            row = row._replace(case=replace(row.case, id=free), labels=labels)
-        yield row
+        name, number = row.case.id, 1
+        if row.own_id and name in places:
+            raise RecordError(f"{row.place}: the id {name!r} stands at {places[name]} already")
+        while name in places:
+            number += 1
+            name = f"{row.case.id}-{number}"
+        places[name] = row.place
+        labels = tuple(label | {"case_id": name} for label in row.labels)
+        yield row._replace(case=replace(row.case, id=name), labels=labels)
 
 
 def excluded(case: Case) -> str | None:
