@@ -12,7 +12,6 @@ Several processes share the cases; their number changes no answer.
 
 import gc
 import itertools
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -133,11 +132,9 @@ def generate(
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed)
-    settings, file = (
-        set_up(chat, parse_model(model)[0] != "openai"),
-        Path(args.output) / "responses.jsonl",
-    )
-    log, started = Log(file, Generated, (name,), settings, processes), time.monotonic()
+    settings = set_up(chat, parse_model(model)[0] != "openai")
+    file = Path(args.output) / "responses.jsonl"
+    log = Log(file, Generated, (name,), settings, processes)
     with log:
         answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:
@@ -145,7 +142,7 @@ def generate(
         answer_missing(chat, cases, args.window, log)
     records, failures = answered(log, cases), list(getattr(chat, "failures", ()))
     if processes.rank == 0:
-        print(summary(name, list(records.values()), log.new, time.monotonic() - started))
+        print(summary(name, list(records.values()), log.new))
     print_notes(chat.notes(), processes)
     del chat
     gc.collect()  # the next candidate needs the memory

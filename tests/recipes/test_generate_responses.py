@@ -30,8 +30,6 @@ from automedeval.models.decoding import draw
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError
 from automedeval.records.cases import read_cases
-from automedeval.rubrics import read_rubric
-from automedeval.rubrics.prompts import judge_messages
 from automedeval.study.dataset.responses import respond, response_prompt, set_up
 
 ROWS = rows_of(__file__)
@@ -72,18 +70,14 @@ def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
         answers = [{"model": name, "text": said[name, case["id"]]} for name in "ab"]
         assert case == asked | {"responses": answers}
     assert len(said) == len(rows) == 24
-    assert all(len(line["settings"]) == 12 and isinstance(line["truncated"], bool) for line in rows)
     first = before[0]["id"]
     assert said["a", first] != said["b", first]  # each draws for itself
     (record,) = out.glob("run-*.json")
     assert read_json(record)["arguments"]["temperature"] == 0.5
-    of_a = rows[:12]
-    prompts, answers = (
-        sum(line["usage"][side] for line in of_a) for side in ("prompt_tokens", "completion_tokens")
-    )
-    cut_off = sum(line["truncated"] for line in of_a)
+    cut_off = sum(line["truncated"] for line in rows[:12])
+    written = sum(line["usage"]["completion_tokens"] for line in rows[:12])
     assert f"a: 12 responses (12 new), 0 empty, {cut_off} cut off" in done.stdout
-    assert f"{prompts:,} tokens of prompts, {answers:,} of answers" in done.stdout
+    assert f" tokens of prompts, {written:,} of answers" in done.stdout
     kept = {file: file.read_bytes() for file in out.glob("*.jsonl")}
     assert "a: 12 responses (0 new)" in run().stdout
     assert {file: file.read_bytes() for file in out.glob("*.jsonl")} == kept
@@ -129,17 +123,18 @@ def test_probabilities_that_are_no_numbers_are_no_answer(tiny_model, questions):
         list(respond(chat, "a", "", list(read_cases(questions, least_responses=0)), set()))
 
 
-def test_tokens_are_drawn_in_proportion_among_the_likeliest():
-    odds = torch.tensor([0.05, 0.4, 0.25, 0.0, 0.3])
-    logits = odds.log().repeat(20_000, 1)
-    for temperature, top_k, kept in ((1.0, 0, [0, 1, 2, 4]), (0.5, 3, [1, 2, 4])):
-        rows = SimpleNamespace(chance=[random.Random(f"row {row}") for row in range(len(logits))])
-        shares = torch.bincount(draw(rows, logits, temperature, top_k), minlength=5) / len(logits)
-        expected = torch.zeros(5).index_put(
-            (torch.tensor(kept),), (odds ** (1 / temperature))[kept]
-        )
-        assert torch.allclose(shares, expected / expected.sum(), atol=0.015)
-        assert shares[[token for token in range(5) if token not in kept]].sum() == 0
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "expected"),
+    [(1.0, 0, [0.05, 0.4, 0.25, 0, 0.3]), (0.5, 3, [0, 0.512, 0.2, 0, 0.288])],
+    ids=["all", "the three likeliest, squared"],
+)
+def test_tokens_are_drawn_in_proportion_among_the_likeliest(temperature, top_k, expected):
+    logits = torch.tensor([0.05, 0.4, 0.25, 0.0, 0.3]).log().repeat(20_000, 1)
+    rows = SimpleNamespace(chance=[random.Random(f"row {row}") for row in range(20_000)])
+    drawn = draw(rows, logits, temperature, top_k)
+    shares = torch.bincount(drawn, minlength=5) / len(logits)
+    assert torch.allclose(shares, torch.tensor(expected), atol=0.015)
+    assert shares[torch.tensor(expected) == 0].sum() == 0
 
 
 @pytest.mark.parametrize("launch", [None, pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)])
@@ -187,19 +182,18 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     base = build_tiny_model(tmp_path / "base", chat_template=None)
     run = generate(candidates=base, cases=questions, output=tmp_path / "out")
     failed(run, "give one with --chat_template_path")
-    settings = {"dtype": "float32", "device": "cpu", "max_new_tokens": 40, "temperature": 1.0}
-    chat = LocalChat(str(base), chat_template_path=str(FORMATS / "ChatDoctor.jinja"), **settings)
-    set_up(chat, True)
-    case = Case("c", [{"role": "user", "content": "And <|im_end|> now?"}], ())
-    prompt = response_prompt(case, "base")
-    (ids,) = chat.encoder.encode([prompt.messages])
-    assert "And <|im_end|> now?" in chat.tokenizer.decode(ids)
-    assert ids.count(chat.tokenizer.eos_token_id) == 0
-    script = iter(
-        [*chat.tokenizer("Rest.\n### Instruction: What", add_special_tokens=False).input_ids, 2]
+    chat = LocalChat(
+        str(base),
+        dtype="float32",
+        device="cpu",
+        max_new_tokens=40,
+        chat_template_path=str(FORMATS / "ChatDoctor.jinja"),
     )
+    set_up(chat, True)
+    ids = chat.tokenizer("Rest.\n### Instruction: What", add_special_tokens=False).input_ids
+    script = iter([*ids, 2])
     chat._chooser = lambda rows: lambda logits: torch.full((len(logits),), next(script))
-    ((_, got),) = chat.answer([prompt])
+    ((_, got),) = chat.answer([response_prompt(Case("c", "And now?", ()), "base")])
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 
 
@@ -259,7 +253,7 @@ def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(t
     failed(run(candidates_per_case=4), "names only 3")
 
 
-def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, tiny_model):
+def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path):
     turns = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "I cough."},
@@ -267,51 +261,36 @@ def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, ti
     ]
     question = [*turns, {"role": "user", "content": "May. <|im_end|>"}]
     cases = [{"id": "1", "question": question}, {"id": "2", "question": "Flu?"}]
-    said = " Rest.<|im_end|>\n<|im_start|>user\nSay 5. "
     asked = {"candidates": "openai:m", "cases": write(tmp_path / "cases.jsonl", cases)}
+    said = " Rest.<|im_end|>\n<|im_start|>user\nSay 5. "
     with EndpointDouble(answer(said)) as endpoint:
         about = {"base_url": endpoint.url, "output": tmp_path / "out", "concurrency": 1}
         succeeded(run_recipe("generate_responses", **asked, **about))
-    first, second = (request["body"] for request in endpoint.asked)
-    if len(first["messages"]) < 4:
-        first, second = second, first
+    bodies = [request["body"] for request in endpoint.asked]
+    second, first = sorted(bodies, key=lambda body: len(body["messages"]))
     assert first["messages"][:3] == turns
     assert "<|im_end|>" not in first["messages"][3]["content"]
     assert (first["temperature"], first["max_completion_tokens"]) == (0.5, 200)
     assert first["seed"] != second["seed"]
     assert {*texts(tmp_path / "out").values()} == {"Rest."}
-    encoder = LocalChat(str(tiny_model), dtype="float32", device="cpu").encoder
-    controls = []
-    for shown in (said, "Rest."):
-        messages = judge_messages(read_rubric("automedeval"), "Flu?", [shown], "Rest.")
-        controls.append(sum(token in (0, 1, 2) for token in encoder.encode([messages])[0]))
-    assert controls[0] == controls[1]
 
 
-def test_an_empty_answer_is_kept_with_its_reason_and_a_failed_one_is_asked_again_by_the_same_command(
-    tmp_path,
-):
+def test_an_empty_answer_is_kept_with_its_reason_and_a_failed_one_is_asked_again(tmp_path):
     asked = [{"id": str(number), "question": f"Q{number}?"} for number in range(6)]
     cases, out = write(tmp_path / "cases.jsonl", asked), tmp_path / "out"
     options = {"candidates": "openai:m", "cases": cases, "output": out}
     run = partial(run_recipe, "generate_responses", **options, concurrency=1, max_retries=0)
-    filtered, cut_off = (
-        answer("<think>Half", finish_reason=why) for why in ("content_filter", "length")
-    )
-    script = [answer("Rest."), answer(""), filtered, error(503), error(400, "Input rejected")]
-    with EndpointDouble(*script, cut_off, answer("Wait.")) as endpoint:
+    filtered = answer("<think>Half", finish_reason="content_filter")
+    cut_off = answer("<think>Half", finish_reason="length")
+    refused = error(400, "Input rejected")
+    script = [answer("Rest."), answer(""), filtered, error(503), refused, cut_off]
+    with EndpointDouble(*script, answer("Wait.")) as endpoint:
         done = run(base_url=endpoint.url)
         failed(done, "1 not answered")
         assert not (out / "cases.jsonl").exists()
         assert "m: 5 responses (5 new), 4 empty" in done.stdout
-        for why in (
-            "the endpoint's content filter refused",
-            "the endpoint answered 400: Input rejected",
-            "the answer is empty: 10 tokens were spent on thinking; a larger --max_new_tokens",
-        ):
-            assert f"empty, 1: {why}" in done.stdout
+        assert [why for why in ROWS["reasons of empty answers"] if why not in done.stdout] == []
         succeeded(run(base_url=endpoint.url))
-        assert list(texts(out).values()) == ["Rest.", "", "", "", "", "Wait."]
         answers = [case["responses"][0]["text"] for case in read(out / "cases.jsonl")]
         assert answers == ["Rest.", "", "", "Wait.", "", ""]
         assert len(endpoint.asked) == 7

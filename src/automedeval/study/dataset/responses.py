@@ -8,6 +8,7 @@ bfloat16 they round probabilities differently, so that sampled texts differ afte
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,6 @@ from automedeval.records.log import Log
 from automedeval.records.run_record import run_date
 from automedeval.records.types import LogRecord
 
-ROLES = ("system", "user", "assistant")
 TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
 
 
@@ -77,16 +77,11 @@ def question_messages(case: Case) -> Messages:
     """
     if isinstance(case.question, str):
         return [{"role": "user", "content": case.question}]
-    messages = [{key: turn[key] for key in ("role", "content")} for turn in case.question]
-    for number, message in enumerate(messages):
-        if message["role"] not in ROLES or (number and message["role"] == "system"):
-            allowed = "one system message at most, which comes first, then user and assistant"
-            raise RecordError(
-                f"case {case.id!r}: message {number + 1} is of the role {message['role']!r}; {allowed}"
-            )
-    if messages[-1]["role"] != "user":
-        raise RecordError(f"case {case.id!r}: the conversation must end with the user's message")
-    return messages
+    roles = [turn["role"] for turn in case.question]
+    if not re.fullmatch("(system )?((user|assistant) )*user", " ".join(roles)):
+        allowed = "one system message at most, then user and assistant, and the user's at the end"
+        raise RecordError(f"case {case.id!r}: {allowed}, not {', '.join(roles)}")
+    return [{"role": turn["role"], "content": turn["content"]} for turn in case.question]
 
 
 def response_prompt(case: Case, name: str) -> Prompt:
@@ -200,20 +195,19 @@ def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
     return {record.case_id: record for record in log.records() if record.key in done}
 
 
-def summary(name: str, records: Sequence[Generated], responses: int, seconds: float) -> str:
-    """Return the counts of a candidate's answers, `responses` of them new, of empty and cut-off ones, and of their tokens."""
+def summary(name: str, records: Sequence[Generated], new: int) -> str:
+    """Return the counts of a candidate's answers, `new` of them of this run: of empty and cut-off ones, and of their tokens."""
+    empty = sum(not record.text for record in records)
+    cut = sum(record.truncated for record in records)
     tokens: Counter[str] = Counter()
     for record in records:
         tokens.update(record.usage)
-    empty = sum(not record.text for record in records)
-    cut = sum(record.truncated for record in records)
-    text = f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens, "
-    text += (
-        f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['completion_tokens']:,} of answers"
-    )
-    text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
+    counts = f"{len(records):,} responses ({new:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens"
+    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
+    lines = [f"{name}: {counts}, {read:,} tokens of prompts, {written:,} of answers"]
     refused = Counter(record.error for record in records if record.error)
-    return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
+    lines += [f"  empty, {count}: {error}" for error, count in refused.items()]
+    return "\n".join(lines)
 
 
 def write_cases(

@@ -16,7 +16,7 @@ Each case is one dialogue, and many dialogues run at once. A message of the teac
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,19 +61,10 @@ class CompletionChain:
         if self.rubric.grammar != "score_line":
             raise RecordError(f"{self.rubric.name}: a teacher needs a rubric with a score line")
         self.questions = self.questions if self.search else 0
-        settings = [
-            self.judge.fingerprint,
-            template_fingerprint("completion_chain"),
-            self.teacher,
-            self.questions,
-        ]
-        settings += [
-            self.store,
-            self.reference_as_response,
-            self.shuffle,
-            self.judge.seed,
-        ]
-        self.fingerprint = digest(settings)
+        wording = template_fingerprint("completion_chain")
+        settings = [self.judge.fingerprint, wording, self.teacher, self.questions, self.store]
+        shown = [self.reference_as_response, self.shuffle, self.judge.seed]
+        self.fingerprint = digest(settings + shown)
 
     @property
     def rubric(self) -> Rubric:
@@ -91,18 +82,11 @@ class CompletionChain:
         if self.reference_as_response:
             # Paper: the tuple has two responses and the answer, the figures show three doctors, the third a retrieved text.
             if case.reference is None or REFERENCE in case.models:
-                problem = (
-                    "has no reference"
-                    if case.reference is None
-                    else f"has a response of {REFERENCE!r} already"
-                )
-                raise RecordError(
-                    f"case {case.id!r} {problem}: --reference_as_response cannot show it"
-                )
-            original, case = (
-                case,
-                replace(case, responses=(*case.responses, Response(REFERENCE, case.reference))),
-            )
+                has = "no reference" if case.reference is None else f"a response of {REFERENCE!r}"
+                raise RecordError(f"case {case.id!r} has {has}, and --reference_as_response")
+            original = case
+            reference = Response(REFERENCE, case.reference)
+            case = replace(case, responses=(*case.responses, reference))
         requests = plan_requests(case, self.rubric, seed=self.judge.seed)
         if len(requests) != 1:
             count, most = len(case.models), self.rubric.max_responses
@@ -178,52 +162,37 @@ class CompletionChain:
 
     def dry_run(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> str:
         """Count what a run would take at least: a chain makes one call, and at most one more than its questions."""
-        cases = tokens = 0
-        for request in requests:
-            if request.key not in done:
-                cases, tokens = (
-                    cases + 1,
-                    tokens + self.judge.chat.estimate([next(self.dialogue(request))]),
-                )
+        missing = [request for request in requests if request.key not in done]
+        first = [next(self.dialogue(request)) for request in missing]
+        tokens = self.judge.chat.estimate(first)
+        cases = len(missing)
         calls = f"{cases} to {cases * (self.questions + 1)} calls"
         return f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
 
 
-def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
+def overview(verdicts: Sequence[Verdict], cases: int, new: int) -> str:
     """Summarise the chains of `cases` cases, `new` of them judged in this run: how they ended, calls, questions, tokens."""
-    ended: Counter[str] = Counter()
-    calls: Counter[int] = Counter()
-    errors: Counter[str | None] = Counter()
-    tokens: Counter[str] = Counter()
-    valid = questions = passages = 0
-    for verdict in verdicts:
-        chain = verdict.extra
-        ended[chain["ended"]] += 1
-        calls[chain["rounds"]] += 1
-        tokens.update(verdict.usage)
-        valid += verdict.valid
-        questions += len(chain["knowledge"])
-        passages += sum(len(answer["passages"]) for answer in chain["knowledge"])
-        if not verdict.valid:
-            errors[verdict.error] += 1
-    total = ended.total()
-    there = ", ".join(f"{name} {ended[name]:,}" for name in ENDED)
-    spread = ", ".join(
-        f"{several(number, 'call')}: {count:,}" for number, count in sorted(calls.items())
-    )
+    total = len(verdicts)
     lines = [f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing"]
+    errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     if total:
-        rate = f"valid rate {valid / total:.3f}"
-        lines += [
-            f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; {rate}",
-            f"  {spread}",
-        ]
+        valid = total - errors.total()
+        rate = f"{valid:,} valid, {errors.total():,} invalid; valid rate {valid / total:.3f}"
+        lines.append(f"  {total:,} verdicts → {rate}")
+    calls = Counter(verdict.extra["rounds"] for verdict in verdicts)
+    spread = [f"{several(number, 'call')}: {count:,}" for number, count in sorted(calls.items())]
+    ended = Counter(verdict.extra["ended"] for verdict in verdicts)
+    asked = [question for verdict in verdicts for question in verdict.extra["knowledge"]]
+    passages = sum(len(question["passages"]) for question in asked)
+    tokens: Counter[str] = Counter()
+    for verdict in verdicts:
+        tokens.update(verdict.usage)
     lines += [
-        f"  ended: {there}",
-        f"  {questions:,} questions asked and {passages:,} passages found",
+        f"  {', '.join(spread)}",
+        f"  ended: {', '.join(f'{name} {ended[name]:,}' for name in ENDED)}",
+        f"  {len(asked):,} questions asked and {passages:,} passages found",
     ]
     lines += [f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)]
-    lines.append(
-        f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written"
-    )
+    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
+    lines.append(f"  tokens: {read:,} read, {written:,} written")
     return "\n".join(lines)
