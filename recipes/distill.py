@@ -5,7 +5,7 @@ OUTPUT/run-*.json; the same command again does only the cases that are missing.
 
     python recipes/distill.py --teacher strong --judge openai:MODEL --cases cases.jsonl --store DIR --output verdicts/strong
     python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --cases F --store DIR --output O
-    python recipes/distill.py --teacher weak --judge openai:MODEL --knowledge none --cases cases.jsonl --output verdicts/none
+    python recipes/distill.py --teacher weak --judge openai:MODEL --store none --cases cases.jsonl --output verdicts/none
 """
 
 from dataclasses import dataclass

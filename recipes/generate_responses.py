@@ -46,21 +46,17 @@ class GenerationArguments(TableArguments):
         "cases, responses not needed: .jsonl, .csv, .json, .parquet or a Hub dataset id"
     )
     output: str = option("folder for responses.jsonl and cases.jsonl")
-    names: list[str] = option(
-        "names that responses record; default: the checkpoints' and models' own", []
-    )
     candidates_per_case: int | None = option(
         "so many answer a case, each group of them in turn (default: all)", None
     )
     seed: int = option("seed of sampling; each answer also depends on case and candidate", 0)
-    window: int = option("number of cases that are sorted by length and batched together", 128)
     limit: int | None = option("answer only so many cases, the first ones", None)
 
     def __post_init__(self) -> None:
-        self.candidates, self.names = comma_list(self.candidates), comma_list(self.names)
+        self.candidates = comma_list(self.candidates)
         if not self.candidates:
             raise RecordError("--candidates names no model")
-        check_least(self, 1, "window", "limit", "candidates_per_case")
+        check_least(self, 1, "limit", "candidates_per_case")
         if (self.candidates_per_case or 0) > len(self.candidates):
             named = f"--candidates names only {len(self.candidates)}"
             raise RecordError(f"--candidates_per_case {self.candidates_per_case}: {named}")
@@ -83,7 +79,7 @@ def main() -> None:
         raise RecordError(
             f"--output {args.output}: its cases.jsonl is the input; choose another folder"
         )
-    names = candidate_names(args.candidates, args.names)
+    names = candidate_names(args.candidates)
     file = CaseFile(args.cases, 0, **args.table)
     cases = list(itertools.islice(file, args.limit))
     for case in cases:
@@ -139,7 +135,7 @@ def generate(
         answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, chat_args)
-        answer_missing(chat, cases, args.window, log)
+        answer_missing(chat, cases, log)
     records, failures = answered(log, cases), list(getattr(chat, "failures", ()))
     if processes.rank == 0:
         print(summary(name, list(records.values()), log.new))

@@ -24,9 +24,8 @@ from sentence_transformers.cross_encoder.losses import RankNetLoss
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import QUESTION, nearest, pieces
-from automedeval.models.arguments import ENCODER
+from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.models.embeddings import Encoder
 from automedeval.records import (
     Case,
     RecordError,
@@ -64,7 +63,6 @@ class ListArguments(TableArguments):
     )
     only: str | None = option("regular expression; only cases whose id has it", None)
     lists: int | None = option("number of cases to draw", None)
-    encoder: str = option("the encoder that is adapted, a folder or Hub id", ENCODER)
     start: str | None = option("folder of a run of this program to start from", None)
 
     def __post_init__(self) -> None:
@@ -80,8 +78,9 @@ class ListArguments(TableArguments):
 
 def main() -> None:
     """Read the lists, train, and save the adapter."""
-    args, training = parse((ListArguments, CrossEncoderTrainingArguments), __doc__)
-    base = checkpoint_folder(args.encoder)
+    kinds = (ListArguments, EncoderArguments, CrossEncoderTrainingArguments)
+    args, encoder_args, training = parse(kinds, __doc__)
+    base = checkpoint_folder(encoder_args.place)
     scored = [
         (case, scores)
         for case, scores in scored_cases(args)
@@ -93,7 +92,7 @@ def main() -> None:
         scored = random.Random(training.seed).sample(scored, args.lists)
     if not scored:
         raise RecordError(f"{', '.join(args.cases)}: no case is left")
-    rows = lists_of(scored, Encoder(args.encoder, "cpu" if training.use_cpu else "auto"))
+    rows = lists_of(scored, encoder_args.load("cpu" if training.use_cpu else "auto"))
     start = None
     if args.start is not None:
         start = Path(args.start) / "adapter"
@@ -135,7 +134,7 @@ def with_an_order(scored: list[Scored]) -> list[Scored]:
     return kept
 
 
-def lists_of(scored: list[Scored], encoder: Encoder) -> list[dict[str, Any]]:
+def lists_of(scored: list[Scored], encoder: Any) -> list[dict[str, Any]]:
     """Return a row for each case: its question, the pieces of its scored responses that are read, and their scores."""
     long = [
         case

@@ -111,7 +111,7 @@ class Lessons:
 
     def discuss(self, **options: Any) -> CompletedProcess:
         said = f"recording:{self.write('said.jsonl', self.said)}"
-        return self.introspect(suggester=said, reviewer=said, knowledge="none", **options)
+        return self.introspect(suggester=said, reviewer=said, store="none", **options)
 
     def rows(self, split: str = "train") -> dict[str, dict]:
         return {row["case_id"]: row for row in read_dataset(self.output).splits[split]}

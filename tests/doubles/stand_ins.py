@@ -95,7 +95,7 @@ def stand_in(path: str, place: Path, judges: Sequence[str] = ()) -> None:
         ),
         "llama": lambda: _llama(scratch, place),
         "chat_llama": lambda: _llama(scratch, place, chat=True),
-        "bert": lambda: _bert(scratch, place),
+        "bert": lambda: _bert(scratch, place, layers=17),  # as bert-score's table has it
         "encoder": lambda: _encoder(scratch, place),
         "checks": lambda: _write(scratch, checks(read_records(rated, Verdict))),
         "ratings": lambda: _write(scratch, _ratings(rated, place)),
@@ -296,8 +296,8 @@ def _encoder(folder: Path, place: Path) -> None:
     shutil.rmtree(network)
 
 
-def _bert(folder: Path, place: Path) -> None:
-    """Save a BERT of two layers and random weights."""
+def _bert(folder: Path, place: Path, layers: int = 2) -> None:
+    """Save a BERT with random weights."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -323,7 +323,7 @@ def _bert(folder: Path, place: Path) -> None:
     shape = {
         "hidden_size": WIDTH,
         "intermediate_size": 128,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": layers,
         "num_attention_heads": 4,
     }
     BertModel(

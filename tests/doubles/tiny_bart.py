@@ -58,13 +58,13 @@ def save(
 
 
 def build_roberta(
-    folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64
+    folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64, layers: int = 3
 ) -> Path:
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
     tiny = {
         "hidden_size": 32,
         "intermediate_size": 48,
-        "num_hidden_layers": 3,
+        "num_hidden_layers": layers,
         "num_attention_heads": 4,
     }
     tiny |= {"vocab_size": len(tokenizer)}

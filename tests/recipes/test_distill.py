@@ -98,7 +98,7 @@ def test_the_small_study_is_distilled_from_its_recording(tmp_path, books, teache
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
 def test_without_books_no_store_is_opened(tmp_path, books):
     options = {"config": RECORDING.with_name("distill.yaml"), "teacher": "weak"}
-    done = run_recipe("distill", **options, knowledge="none", output=tmp_path / "none")
+    done = run_recipe("distill", **options, store="none", output=tmp_path / "none")
     told(done, "58 valid, 2 invalid", "1 call: 60")
     assert books == []
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_is_told_in_one_line(distill, options, said):
         assert endpoint.asked == distill.verdicts() == []
 
 
-WEAK = f"teacher: weak\njudge: openai:teacher:weak\nknowledge: none\ncases: {SAMPLE}/train_cases.jsonl\nlimit: 2\n"
+WEAK = f"teacher: weak\njudge: openai:teacher:weak\nstore: none\ncases: {SAMPLE}/train_cases.jsonl\nlimit: 2\n"
 
 
 @pytest.fixture

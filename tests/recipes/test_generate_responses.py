@@ -62,7 +62,8 @@ def questions(tmp_path):
 
 def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     out = tmp_path / "out"
-    run = partial(generate, candidates=[tiny_model] * 2, names="a,b", cases=questions, output=out)
+    models = [shutil.copytree(tiny_model, tmp_path / name) for name in "ab"]
+    run = partial(generate, candidates=models, cases=questions, output=out)
     done = succeeded(run())
     before, after = read(questions), read(out / "cases.jsonl")
     rows, said = read(out / "responses.jsonl"), texts(out)
@@ -94,7 +95,7 @@ def test_neither_batches_nor_company_nor_order_change_an_answer(tiny_model, ques
     whole = answers("whole")
     assert len(set(whole.values())) == 12
     assert answers("one", batch_tokens=1) == whole
-    assert answers("few", batch_tokens=400, window=5) == whole
+    assert answers("few", batch_tokens=400) == whole
     part = answers("part", cases=turned)
     assert len(part) == 7
     assert part.items() <= whole.items()
@@ -139,9 +140,11 @@ def test_tokens_are_drawn_in_proportion_among_the_likeliest(temperature, top_k, 
 
 @pytest.mark.parametrize("launch", [None, pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)])
 def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(
-    tiny_model, questions, tmp_path, launch
+    tiny_model, tmp_path, launch
 ):
-    run = partial(generate, candidates=tiny_model, cases=questions, window=4, batch_tokens=300)
+    asked = [{"id": str(number), "question": f"Why {number}?"} for number in range(150)]
+    file = write(tmp_path / "asked.jsonl", asked)  # two windows
+    run = partial(generate, candidates=tiny_model, cases=file, batch_tokens=3000)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     succeeded(run(output=whole))
     file, expected = killed / "responses.jsonl", (whole / "responses.jsonl").read_bytes()
@@ -153,7 +156,7 @@ def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(
         (killed / "responses.part1.jsonl").write_bytes(second + first + expected[:50])
     done = succeeded(run(output=killed, launch=launch))
     assert processes_of(killed) == (2 if launch else 1)
-    assert f"({10 if launch else 9} new)" in done.stdout
+    assert f"({148 if launch else 147} new)" in done.stdout
     assert (killed / "cases.jsonl").read_bytes() == (whole / "cases.jsonl").read_bytes()
     assert sorted(file.read_bytes().splitlines()) == sorted(expected.splitlines())
     assert not list(killed.glob("*.part*"))
@@ -164,16 +167,15 @@ def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, 
     kept = {"model": "a", "text": "old", "kind": "kept"}
     records[0]["responses"] = [kept, {"model": "other", "text": "theirs"}]
     write(questions, records)
-    run = partial(
-        generate, candidates=tiny_model, names="a", cases=questions, output=made.parent, limit=3
-    )
+    first_model, second_model = (shutil.copytree(tiny_model, tmp_path / name) for name in "ab")
+    run = partial(generate, candidates=first_model, cases=questions, output=made.parent, limit=3)
     told(run(), "3 cases → 2 to answer, 1 have its response")
     first, second, _ = read(made)
     assert first["responses"] == records[0]["responses"]
     assert said_by(second) == ["a"]
-    run(names="b")
+    run(candidates=second_model)
     assert said_by(read(made)[0]) == ["a", "other", "b"]
-    failed(run(cases=made, names="c"), "its cases.jsonl is the input")
+    failed(run(cases=made), "its cases.jsonl is the input")
 
 
 def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_question(

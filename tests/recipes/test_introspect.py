@@ -153,7 +153,7 @@ def partner(body):
 @pytest.fixture
 def discuss(lessons):
     """Return what lets one model at an endpoint suggest and review."""
-    partners = {"suggester": "openai:m", "reviewer": "openai:m", "knowledge": "none"}
+    partners = {"suggester": "openai:m", "reviewer": "openai:m", "store": "none"}
     return partial(lessons.introspect, max_retries=0, **partners)
 
 

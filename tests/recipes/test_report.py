@@ -338,8 +338,8 @@ COMPLAINTS = [complaint(number) for number in range(4)]
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    bert, bart = build_roberta(folder / "bert", window=256), build_bart(folder / "bart", window=256)
-    return {"bert_model": bert, "bert_num_layers": 1, "bart_model": bart}
+    bert = build_roberta(folder / "distilroberta-base", window=256, layers=5)
+    return {"bert_model": bert, "bart_model": build_bart(folder / "bart", window=256)}
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ instructions() {
 }
 case $name in
   no_chain) # neither teachers nor suggestions may ask the store; physicians' checks of the study's own texts do not count here
-    books="--knowledge none"
+    books="--store none"
     for teacher in strong weak; do
       step "the $teacher teacher judges, and may not ask" python recipes/distill.py --config $RUN/distill.yaml --teacher $teacher \
-        --judge openai:teacher:$teacher --knowledge none --cases cases/verified/cases.jsonl --output verdicts/wikidoc-$teacher"$suffix"
+        --judge openai:teacher:$teacher --store none --cases cases/verified/cases.jsonl --output verdicts/wikidoc-$teacher"$suffix"
     done
     instructions plan --verdicts verdicts/wikidoc-strong"$suffix"/verdicts.jsonl,verdicts/wikidoc-weak"$suffix"/verdicts.jsonl
     curriculum

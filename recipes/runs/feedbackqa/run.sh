@@ -82,7 +82,7 @@ round_of() { # round_of ARM ROWS: the second rater discusses mistakes, or all ro
   local said=recording:$OUTPUT/partners-$1.jsonl
   step "what the partners of $1 say" python $RUN/partners.py "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}" $OUTPUT $1
   step "they discuss the rows of $1" python recipes/introspect_discuss.py $about --verdicts $OUTPUT/verdicts/F1 $OUTPUT/verdicts/F2 \
-    --rows $2 --suggester $said --reviewer $said --knowledge none
+    --rows $2 --suggester $said --reviewer $said --store none
   step "the rows of $1 are revised" python recipes/introspect_revise.py $about --training $RUN/sft.yaml
 }
 

@@ -13,7 +13,7 @@ from automedeval.audit.table import passes, table
 from automedeval.audit.trials import Planner, Trial, ValuedAnswer
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
-from automedeval.judges.judge import judge_rubric, load_judge, references_note
+from automedeval.judges.judge import AskingArguments, judge_rubric, load_judge, references_note
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -33,7 +33,7 @@ CLEAN, CHANGED = "clean", "changed"  # folders of the verdicts
 
 
 @dataclass
-class AuditArguments(TableArguments):
+class AuditArguments(TableArguments, AskingArguments):
     """Which judge is audited, on which cases, by which perturbations."""
 
     judge: str = option("the judge, named as for automedeval judge")
@@ -41,15 +41,6 @@ class AuditArguments(TableArguments):
         "cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id"
     )
     output: str = option("folder for audit.json, audit.md, audit.html and the verdicts")
-    rubric: str | None = option(
-        "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
-        "else automedeval",
-        None,
-    )
-    rationale: bool = option("false asks for scores or choices alone", True)
-    score_decoding: str | None = option(
-        "as in automedeval judge", None, choices=["constrained", "free"]
-    )
     perturbations: str | None = option(
         "your own perturbations, a .yaml file in place of the packaged ones", None
     )
@@ -58,7 +49,6 @@ class AuditArguments(TableArguments):
         None,
     )
     gate: bool = option("false: exit status 0 even if the judge does not pass", True)
-    judge_name: str | None = option("name that verdicts record", None)
     limit: int | None = option("audit only so many cases, the first ones", None)
     seed: int = option("seed of orders, of edits, and of the bootstrap", 0)
 

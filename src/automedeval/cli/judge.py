@@ -28,6 +28,7 @@ from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import (
     CRITERIA,
     VARIABLE,
+    AskingArguments,
     default_judge,
     judge_rubric,
     load_judge,
@@ -76,7 +77,7 @@ SAMPLE = Path(automedeval.__file__).parent / "sample"
 
 
 @dataclass
-class JudgeArguments(BaselineArguments, EvidenceArguments):
+class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = option(
@@ -102,19 +103,6 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
         "of --dataset these splits alone, as datasets writes them: stage1+stage2 (default: all that train)",
         None,
     )
-    rubric: str | None = option(
-        "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
-        "else automedeval",
-        None,
-    )
-    rationale: bool = option("false asks for scores or choices alone", True)
-    score_decoding: str | None = option(
-        "constrained, by default of a checkpoint: it chooses each score among the allowed values, the likeliest one or "
-        "with --temperature a sampled one, and an endpoint is asked for each value once more, which gives expected "
-        "scores; free, by default of an endpoint: scores are parsed from the text that the judge writes",
-        None,
-        choices=["constrained", "free"],
-    )
     orders: str = option(
         "orders in which the responses are shown: 1 (drawn by --seed), all permutations, or a latin square",
         "1",
@@ -123,7 +111,6 @@ class JudgeArguments(BaselineArguments, EvidenceArguments):
     runs: int = option("judge every prompt so many times (useful with --temperature)", 1)
     seed: int = option("seed of the orders and of sampling", 0)
     limit: int | None = option("judge only so many cases, the first ones", None)
-    judge_name: str | None = option("name that verdicts record; default: the model's", None)
     dry_run: bool = option("count cases, prompts and tokens; judge nothing", False)
     batch_file: str | None = option(
         "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "

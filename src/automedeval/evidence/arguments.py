@@ -10,47 +10,49 @@ from automedeval.rubrics.questions import Search
 QDRANT_URL = (
     "the Qdrant server that has the store, under the name of its folder; its key: QDRANT_API_KEY"
 )
+PASSAGES = 3  # returned for a question
 
 
 @dataclass
 class KnowledgeArguments:
     """The knowledge store that a model may ask questions before it answers."""
 
-    knowledge: str = option(
-        "chain: the model may ask questions to the store; none: it may not",
-        "chain",
-        choices=["chain", "none"],
+    store: str | None = option(
+        "folder of the knowledge store that the model may ask; none: it may ask nothing", None
     )
-    store: str | None = option("folder of the knowledge store", None)
     qdrant_url: str | None = option(QDRANT_URL, None)
     # Paper: Algorithm 1's T.
     questions: int = option("largest number of rounds of questions", 3)
-    passages: int = option("passages returned for a question", 3)
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "questions", "passages")
+        check_least(self, 1, "questions")
+
+    @property
+    def knowledge(self) -> str:
+        """Whether the model may ask: "chain" or "none"."""
+        return "none" if self.store == "none" else "chain"
 
     def check(self) -> None:
-        """Raise RecordError if knowledge is wanted and no store is named."""
-        if self.knowledge == "chain" and not self.store:
+        """Raise RecordError if no store is named."""
+        if not self.store:
             raise RecordError(
-                "--store names no folder (recipes/build_store.py builds one; --knowledge none needs none)"
+                "--store names no folder: recipes/build_store.py builds one; --store none does without"
             )
 
     def open(self, encoder: EncoderArguments, device: str) -> tuple[Search | None, str]:
-        """Return a search and the store's fingerprint; (None, "") with `--knowledge none`.
+        """Return a search and the store's fingerprint; (None, "") with `--store none`.
 
         `encoder` is the one that the store was built with; it runs on `device`.
         """
         self.check()
-        if self.knowledge == "none" or self.store is None:
+        if self.store is None or self.store == "none":
             return None, ""
         # Imported here: it loads heavy libraries, and many runs use no knowledge.
         from automedeval.evidence.store import KnowledgeBase
 
         base = KnowledgeBase(self.store, partial(encoder.load, device), self.qdrant_url)
-        fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"
-        return partial(base.search, limit=self.passages), fingerprint
+        fingerprint = f"{base.encoder.fingerprint}:{base.content}:{PASSAGES}"
+        return partial(base.search, limit=PASSAGES), fingerprint
 
 
 @dataclass(kw_only=True)

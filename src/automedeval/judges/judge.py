@@ -142,6 +142,26 @@ def default_judge() -> str:
     return os.environ.get(VARIABLE) or "small"
 
 
+@dataclass(kw_only=True)
+class AskingArguments:
+    """By which rubric a judge judges, and what it writes: the base of the arguments of programs that ask one."""
+
+    rubric: str | None = option(
+        "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
+        "else automedeval",
+        None,
+    )
+    rationale: bool = option("false asks for scores or choices alone", True)
+    score_decoding: str | None = option(
+        "constrained, by default of a checkpoint: it chooses each score among the allowed values, the likeliest one or "
+        "with --temperature a sampled one, and an endpoint is asked for each value once more, which gives expected "
+        "scores; free, by default of an endpoint: scores are parsed from the text that the judge writes",
+        None,
+        choices=["constrained", "free"],
+    )
+    judge_name: str | None = option("name that verdicts record; default: the model's", None)
+
+
 @dataclass
 class JudgeSettings(EvidenceArguments):
     """Which judge gives the scores, and how."""

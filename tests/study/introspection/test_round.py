@@ -144,7 +144,7 @@ def test_no_row_left_leaves_the_old_folder(lessons, tiny_model):
 
 
 def test_without_mistakes_the_rows_are_the_old_ones(lessons):
-    partners = {"suggester": "openai:m", "reviewer": "openai:m", "knowledge": "none"}
+    partners = {"suggester": "openai:m", "reviewer": "openai:m", "store": "none"}
     told(lessons.introspect(**partners), "7 cases → 0 mistakes")
     assert lessons.rows() == lessons.old_rows()
 

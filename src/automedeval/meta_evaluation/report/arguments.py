@@ -66,9 +66,6 @@ class ReportArguments(BaselineArguments):
     bert_model: str = option(
         "encoder for BERTScore, a folder or Hub id; none: no BERTScore", "roberta-large"
     )
-    bert_num_layers: int | None = option(
-        "layer for BERTScore (default: that of the package bert-score for this encoder)", None
-    )
     bart_model: str = option(
         "model for BARTScore, a folder or Hub id; none: no BARTScore", "facebook/bart-large-cnn"
     )
@@ -107,7 +104,7 @@ class ReportArguments(BaselineArguments):
     @property
     def metric_models(self) -> JsonObject:
         """The models of the metric of rationales, by its arguments; None for one that is not wanted."""
-        names = ("bert_model", "bert_num_layers", "bart_model")
+        names = ("bert_model", "bart_model")
         given = {name: getattr(self, name) for name in names}
         return {name: None if model == "none" else model for name, model in given.items()}
 

@@ -167,13 +167,14 @@ def _bert_score() -> Any:
 
 
 def _usual_layers(name: str) -> int:
-    """Return the layer that bert-score compares for a model; its authors chose them on WMT16."""
+    """Return the layer that bert-score compares for a model, also in a folder of its name; its authors chose them on WMT16."""
     table, plain = _bert_score().model2layers, name.partition("@")[0]
-    if plain not in table:
+    layers = table.get(plain) or table.get(Path(plain).name)
+    if layers is None:
         raise ValueError(
             f"bert_model {name!r}: bert_num_layers must be given; bert-score's table has no such model"
         )
-    return table[plain]
+    return layers
 
 
 class _Model(ABC):

@@ -27,6 +27,7 @@ from automedeval.records.run_record import run_date
 from automedeval.records.types import LogRecord
 
 TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
+WINDOW = 128  # cases that are sorted by length and batched together
 
 
 @dataclass(frozen=True)
@@ -47,27 +48,23 @@ class Generated(LogRecord):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> list[str]:
-    """Return the name of each candidate: the given one, or the checkpoint's folder, its Hub id, or the endpoint's model.
+def candidate_names(candidates: Sequence[str]) -> list[str]:
+    """Return the name of each candidate: the checkpoint's folder, its Hub id, or the endpoint's model.
 
-    RecordError for not one name per candidate, the same name twice, or a reserved one; no such checkpoint, or no tokenizer.
+    RecordError for the same name twice, or a reserved one; no such checkpoint, or no tokenizer.
     """
-    if names and len(names) != len(candidates):
-        raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
-    own = []
+    names: list[str] = []
     for model in candidates:
         kind, name = parse_model(model)
         if kind != "openai":
             folder = checkpoint_folder(model)
             load_tokenizer(folder)  # now: the last candidate may be loaded a day later
             name = folder.resolve().name if find_model(model) else model
-        own.append(name)
-    chosen = list(names) or own
-    for name in chosen:
-        if chosen.count(name) > 1:
-            raise RecordError(f"two candidates are called {name!r}: tell them apart by --names")
+        if name in names:
+            raise RecordError(f"two candidates are called {name!r}: rename the folder of one")
         Response.from_dict({"model": name, "text": ""})
-    return chosen
+        names.append(name)
+    return names
 
 
 def question_messages(case: Case) -> Messages:
@@ -160,10 +157,10 @@ def respond(
         )
 
 
-def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> None:
+def answer_missing(chat: Any, cases: Sequence[Case], log: Log) -> None:
     """Have a candidate answer the cases without a response, together with the other processes; append every answer as it comes.
 
-    The processes take windows of so many cases, which are batched together, in turn; which cases are in one does not depend on
+    The processes take windows of WINDOW cases, which are batched together, in turn; which cases are in one does not depend on
     the number of processes. RecordError if a question is too long, was not answered for a reason of its own, or has changed
     since it was answered.
     """
@@ -180,7 +177,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
             )
     done = set(answered(log, cases))
     processes.wait()  # until every process has checked its share
-    windows = [cases[start : start + window] for start in range(0, len(cases), window)]
+    windows = [cases[start : start + WINDOW] for start in range(0, len(cases), WINDOW)]
     answers = (respond(chat, name, log.settings, part, done) for part in windows[own])
     share = math.ceil((len(cases) - len(done)) / processes.count)
     log.fill(chain.from_iterable(answers), share, "response", name)
