@@ -4,7 +4,7 @@
     python benchmarks/annotation_load.py --kills 100
     python benchmarks/annotation_load.py --physicians 6 --ratings 240 --think 0.01
 
-The page is the real one, of `automedeval annotate` on SQLite; physicians are clients in another process, who follow their
+The page is the real one, of `automedeval annotate` on SQLite, in a process of its own; physicians are clients, who follow their
 invitations, read the forms and send them back. A rating is one number: a task of three responses and a verdict
 is twelve of them, in two saves. A save is timed from sending a form until its confirmation has arrived; one in twenty is sent
 twice at once, as by a double click. What was confirmed is then compared with the database, answer by answer. A physician looks
@@ -15,9 +15,7 @@ confirmed may be missing. That is the fault of a program: what a power cut takes
 The exit status is 1 if something was lost or is there twice.
 """
 
-import argparse
 import asyncio
-import json
 import random
 import re
 import signal
@@ -37,7 +35,7 @@ import httpx
 import yaml
 from processes import recipe
 from rows import Results, arguments
-from synthetic import MODELS, WORDS
+from synthetic import write_study
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -51,38 +49,18 @@ RADIO = re.compile(r'type="radio" name="([^"]*)" value="([^"]*)"')
 FORM = re.compile(r'<form id="task" method="post" action="([^"]*)"')
 
 
-def write_study(folder: Path, physicians: int, cases: int) -> Path:
+def write_load(folder: Path, physicians: int, cases: int) -> Path:
     """Write a study in which every case is rated once, with texts of a usual length; return its YAML."""
-    rng = random.Random(0)
-    text = lambda length: " ".join(rng.choices(WORDS, k=length))  # noqa: E731
-    with (
-        open(folder / "cases.jsonl", "w") as case_file,
-        open(folder / "verdicts.jsonl", "w") as verdict_file,
-    ):
-        for number in range(cases):
-            responses = [{"model": model, "text": text(120)} for model in MODELS]
-            print(
-                json.dumps({"id": f"case-{number}", "question": text(30), "responses": responses}),
-                file=case_file,
-            )
-            verdict = {
-                "case_id": f"case-{number}",
-                "judge": "judge",
-                "rubric": "automedeval@1",
-                "order": [0, 1, 2],
-            }
-            print(
-                json.dumps(verdict | {"valid": True, "scores": [3, 4, 2], "rationale": text(150)}),
-                file=verdict_file,
-            )
-    files = {"cases": "cases.jsonl", "verdicts": "verdicts.jsonl", "database": "answers.sqlite"}
-    content = {name: str(folder / file) for name, file in files.items()} | {
+    write_study(folder, cases, raters=0, orders=[(0, 1, 2)])
+    people = [{"name": f"physician-{number}", "role": "attending"} for number in range(physicians)]
+    content = {
         "title": "Load",
+        "cases": str(folder / "cases.jsonl"),
+        "verdicts": str(folder / "verdicts.jsonl"),
+        "database": str(folder / "answers.sqlite"),
         "rate": {"raters": 1},
+        "annotators": people,
     }
-    content["annotators"] = [
-        {"name": f"physician-{number}", "role": "attending"} for number in range(physicians)
-    ]
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(content))
     return path
@@ -216,9 +194,7 @@ class Physician:
 
 async def drive(physicians: Sequence[Physician]) -> None:
     """Let all physicians work at once until none has a task left."""
-    async with asyncio.TaskGroup() as group:
-        for physician in physicians:
-            group.create_task(physician.work())
+    await asyncio.gather(*(physician.work() for physician in physicians))
 
 
 async def drive_until_killed(
@@ -245,21 +221,6 @@ async def drive_until_killed(
     return any(await asyncio.gather(*tasks))
 
 
-def drive_here(order: dict) -> None:
-    """Be the process of the clients: do what an order from stdin says, and write down what happened."""
-    log = Log()
-
-    async def all_of_it() -> None:
-        people = [
-            Physician(name, link, order["address"], order["think"], log)
-            for name, link in order["links"].items()
-        ]
-        await drive(people)
-
-    asyncio.run(all_of_it())
-    Path(order["log"]).write_text(json.dumps(vars(log)))
-
-
 # --- what is there afterwards -----------------------------------------------------------------------------------------
 
 
@@ -268,22 +229,18 @@ def stored(study: Path) -> list[dict]:
     answers = []
     with closing(Store(read_study(study))) as store:
         for event in store.history():
-            if event["what"] == "answer":
-                part, scores = event["part"].partition(":")[0], event["content"]["scores"]
-                if part == "responses":
-                    scores = {
-                        f"{slot}-{name}": score
-                        for slot, own in scores.items()
-                        for name, score in own.items()
-                    }
-                flat = {f"scores-{name}": str(score) for name, score in scores.items()}
-                answer = {
-                    "physician": event["annotator"],
-                    "task": event["assignment"],
-                    "part": part,
-                    "scores": flat,
-                }
-                answers.append(answer)
+            if event["what"] != "answer":
+                continue
+            flat = {}
+            for name, score in event["content"]["scores"].items():
+                if isinstance(score, dict):  # of a response, by criterion
+                    for criterion, own in score.items():
+                        flat[f"scores-{name}-{criterion}"] = str(own)
+                else:
+                    flat[f"scores-{name}"] = str(score)
+            part, _, _ = event["part"].partition(":")
+            about = {"physician": event["annotator"], "task": event["assignment"], "part": part}
+            answers.append(about | {"scores": flat})
     return answers
 
 
@@ -301,67 +258,58 @@ def compare(confirmed: Sequence[dict], found: Sequence[dict]) -> tuple[int, int]
 
 def load(folder: Path, physicians: int, ratings: int, think: float, results: Results) -> int:
     """Measure saves while everybody works; return how many answers are lost or there twice."""
-    cases = -(-ratings // NUMBERS)
-    page = Page(write_study(folder, physicians, cases))
+    log = Log()
+    page = Page(write_load(folder, physicians, -(-ratings // NUMBERS)))
     page.start()
-    order = {
-        "address": page.address,
-        "links": page.links,
-        "think": think,
-        "log": str(folder / "log.json"),
-    }
     started = time.perf_counter()
     try:
-        subprocess.run(
-            [sys.executable, __file__, "--drive"], input=json.dumps(order), text=True, check=True
-        )
+        asyncio.run(drive(people_of(page, think, log)))
     finally:
         seconds = time.perf_counter() - started
         page.end()
-    log = json.loads((folder / "log.json").read_text())
-    found = stored(page.study)
-    lost, twice = compare(log["confirmed"], found)
+    lost, twice = compare(log.confirmed, stored(page.study))
     with closing(Store(read_study(page.study))) as store:
         counts = write_export(store, folder / "export")
     held = counts.get("ratings.jsonl", 0) + counts.get("verdict_ratings.jsonl", 0)
-    times = sorted(1000 * duration for duration in log["seconds"])
+    times = sorted(1000 * duration for duration in log.seconds)
     for percentile, most in ((95, LIMIT), (50, None), (99, None)):
         taken = times[min(len(times) - 1, len(times) * percentile // 100)]
         results.add(f"save, {percentile} of 100 take at most", taken, "ms", most=most)
     results.add("saves", len(times) / seconds, "a second")
-    confirmed = sum(len(save["scores"]) for save in log["confirmed"])
+    confirmed = sum(len(save["scores"]) for save in log.confirmed)
     results.add("ratings that are lost", lost, "", most=0)
     results.add("ratings that are stored twice", twice, "", most=0)
     results.note(
         f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s; SQLite."
     )
     results.note(
-        f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export."
+        f"{confirmed:,} ratings confirmed in {len(log.confirmed):,} saves; {held:,} in the export."
     )
-    results.note(f"Requests refused: {log['refused']}.")
+    results.note(f"Requests refused: {log.refused}.")
     return lost + twice + (held != confirmed)
+
+
+def people_of(page: Page, think: float, log: Log) -> list[Physician]:
+    """Return a physician for each invitation."""
+    return [Physician(name, link, page.address, think, log) for name, link in page.links.items()]
 
 
 def kills(folder: Path, physicians: int, times: int, results: Results) -> int:
     """Kill the page again and again while everybody saves; return how many answers are lost or there twice."""
     rng, log = random.Random(0), Log()
-    page = Page(write_study(folder, physicians, MOST_SAVES * times))
+    page = Page(write_load(folder, physicians, MOST_SAVES * times))
 
     async def all_of_it() -> int:
-        done, people = 0, []
-        for _ in range(times):
+        people: list[Physician] = []
+        for done in range(1, times + 1):
             page.start()
-            people = people or [
-                Physician(*link, page.address, 0.0, log) for link in page.links.items()
-            ]
-            work_left = await drive_until_killed(
-                people, page, rng.randint(1, MOST_SAVES), rng.uniform(0, 0.03)
-            )
+            people = people or people_of(page, 0.0, log)
+            saves, delay = rng.randint(1, MOST_SAVES), rng.uniform(0, 0.03)
+            work_left = await drive_until_killed(people, page, saves, delay)
             page.end(signal.SIGKILL)
-            done += 1
             if any(compare(log.confirmed, stored(page.study))) or not work_left:
-                break
-        return done
+                return done
+        return times
 
     done = asyncio.run(all_of_it())
     found = stored(page.study)
@@ -381,33 +329,17 @@ def main() -> None:
     add = parser.add_argument
     add("--physicians", type=int, default=50)
     add("--ratings", type=int, default=20_000, help="how many numbers are stored, at least")
-    add(
-        "--think",
-        type=float,
-        default=2.0,
-        help="seconds that a physician looks at a form, on average",
-    )
-    add(
-        "--kills",
-        type=int,
-        default=0,
-        help="kill the page so many times, in the place of measuring",
-    )
-    add("--drive", action="store_true", help=argparse.SUPPRESS)
+    add("--think", type=float, default=2.0, help="mean seconds that a physician looks at a form")
+    add("--kills", type=int, default=0, help="kill the page so often, in the place of measuring")
     args = parser.parse_args()
-    if args.drive:
-        drive_here(json.load(sys.stdin))
-        return
-    results = Results(
-        "Physicians' page, killed" if args.kills else "Physicians' page under load", args.json
-    )
+    title = "Physicians' page, killed" if args.kills else "Physicians' page under load"
+    results = Results(title, args.json)
     with tempfile.TemporaryDirectory() as scratch:
         folder, many = Path(scratch), args.physicians
-        wrong = (
-            kills(folder, many, args.kills, results)
-            if args.kills
-            else load(folder, many, args.ratings, args.think, results)
-        )
+        if args.kills:
+            wrong = kills(folder, many, args.kills, results)
+        else:
+            wrong = load(folder, many, args.ratings, args.think, results)
     results.show()
     results.write()
     sys.exit(1 if wrong else 0)

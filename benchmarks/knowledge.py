@@ -1,14 +1,12 @@
-"""Measure the knowledge store: how fast it is built, how fast it answers, and what it finds.
+"""Measure the knowledge store: how fast it is built, and what it finds.
 
     AUTOMEDEVAL_DATA=../data python benchmarks/knowledge.py
-    AUTOMEDEVAL_DATA=../data python benchmarks/knowledge.py --passages 512 --sizes 10000 --others 500 --parts index retrieval
+    AUTOMEDEVAL_DATA=../data python benchmarks/knowledge.py --passages 512 --others 500
 
-AUTOMEDEVAL_DATA names the folder with openstax/ and medquad/. Three parts:
+AUTOMEDEVAL_DATA names the folder with openstax/ and medquad/. Two parts:
 
 index       passages/s of building a store in a folder, cutting and storing included, against one
             `SentenceTransformer.encode` of the same passages at its defaults; target 1.5 times as fast.
-latency     milliseconds of one search in the store at several sizes, without the encoding of the query, which stands
-            beside it. The vectors are drawn, which changes nothing: every passage is compared.
 retrieval   MedQuAD questions against a store of their answers, answers to other questions, and passages of OpenStax. A hit
             is any passage of an answer to the very question. recall@5 and the mean reciprocal rank (of ranks up to 10), with
             95 % intervals over questions.
@@ -17,12 +15,9 @@ retrieval   MedQuAD questions against a store of their answers, answers to other
 import argparse
 import os
 import random
-import statistics
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,21 +31,7 @@ from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
 from automedeval.stats.bootstrap import bootstrap, ratio
 
-PARTS = ("index", "latency", "retrieval")
 DEPTH = 10  # passages that a search of the retrieval part returns
-
-
-class Drawn:
-    """Stands in for an encoder: unit vectors by chance."""
-
-    name, fingerprint, dimensions = "drawn", "0" * 12, 384
-
-    def __init__(self) -> None:
-        self.rng = np.random.default_rng(0)
-
-    def encode(self, texts: list[str], on_batch: object = None) -> np.ndarray:
-        vectors = self.rng.normal(size=(len(texts), self.dimensions)).astype(np.float32)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def slice_of(passages: list[Passage], count: int, seed: int = 0) -> list[Passage]:
@@ -82,32 +63,11 @@ def index(
     results.note(f"Indexing: {len(passages):,} passages, medians of {repeats} runs.")
 
 
-def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase:
+def store_of(passages: list[Passage], encoder: Encoder) -> KnowledgeBase:
     with tempfile.TemporaryDirectory() as folder:
         with StoreWriter(folder, encoder) as store:
             store.add(passages)
         return KnowledgeBase(folder, lambda: encoder)
-
-
-def latency(
-    book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results
-) -> None:
-    real = book.passages(lambda texts: [round(1.35 * len(text.split())) for text in texts])
-
-    def median(work: Callable[[list[str]], object]) -> float:
-        """Return the median milliseconds of a question, one after the other."""
-        return 1000 * statistics.median(
-            timed(partial(work, [question]))[0] for question in questions
-        )
-
-    results.add("encoding of a question", median(encoder.encode), "ms")
-    for size in sizes:
-        numbered = ((real[number % len(real)], number // len(real)) for number in range(size))
-        copies = [
-            Passage.of(f"{passage.book} {copy}", passage.section, passage.page, passage.text)
-            for passage, copy in numbered
-        ]
-        results.add(f"search, {size:,} passages", median(store_of(copies, Drawn()).search), "ms")
 
 
 def read_medquad(file: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -162,7 +122,6 @@ def main() -> None:
         default=str(ROOT / "models" / "all-MiniLM-L6-v2"),
         help="(default: %(default)s)",
     )
-    add("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default: all)")
     add(
         "--passages",
         type=int,
@@ -175,14 +134,6 @@ def main() -> None:
         default=3,
         help="index: how often each is timed (default: %(default)s)",
     )
-    add(
-        "--sizes",
-        type=int,
-        nargs="+",
-        default=[10_000, 50_000],
-        help="latency: (default: %(default)s)",
-    )
-    add("--queries", type=int, default=20, help="latency: searches of each (default: %(default)s)")
     add("--questions", type=int, default=500, help="retrieval: (default: %(default)s)")
     add("--others", type=int, default=1000, help="retrieval: other answers (default: %(default)s)")
     add("--openstax", type=int, default=1000, help="retrieval: its passages (default: %(default)s)")
@@ -194,15 +145,8 @@ def main() -> None:
     medquad = Path(data, "medquad", "medquad.jsonl")
     (file,) = Path(data, "openstax").glob("*.jsonl")
     book, encoder = Book(file), Encoder(args.encoder)
-    work = {
-        "index": lambda: index(book, encoder, args.encoder, args.passages, args.repeats, results),
-        "latency": lambda: latency(
-            book, encoder, read_medquad(medquad)[0][: args.queries], args.sizes, results
-        ),
-        "retrieval": lambda: retrieval(book, encoder, medquad, args, results),
-    }
-    for part in args.parts:
-        work[part]()
+    index(book, encoder, args.encoder, args.passages, args.repeats, results)
+    retrieval(book, encoder, medquad, args, results)
     results.show()
     results.write()
 

