@@ -7,7 +7,6 @@ import pytest
 import yaml
 from doubles.agreement_study import read, write
 from doubles.study_page import (
-    ANSWERS,
     JUDGES,
     MODELS,
     Physician,
@@ -82,32 +81,21 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
     own.write_text(yaml.safe_dump(rubric))
     for seed in range(6):
         folder = tmp_path / str(seed)
-        study = write_study(folder, ("rate", "jury"), 1, seed=seed, rubric=str(own))
-        for file in ("verdicts", "revisions"):
-            text = (folder / f"{file}.jsonl").read_text().replace("automedeval@1", "own@1")
-            (folder / f"{file}.jsonl").write_text(text.replace("Doctor", "Response"))
+        study = write_study(folder, ("jury",), 1, seed=seed, rubric=str(own))
+        file = folder / "revisions.jsonl"
+        text = file.read_text().replace("automedeval@1", "own@1")
+        file.write_text(text.replace("Doctor", "Response"))
         with opened(study) as store:
             someone = physician(store)
-            shown, safe = responses_of(someone.page), safe_one(someone.page)
-            order = store.assignment("physician-2", 1).order
-            assert all(
-                text.startswith(ANSWERS[index].split()[0])
-                for text, index in zip(shown.values(), order, strict=True)
-            )
-            someone.post(RESPONSES, **someone.fill())
-            assert f"Doctor {safe}: <strong>5</strong>" in someone.page
-            assert f"Response {safe_one(someone.page)} {SAFE}" in someone.page
-            someone.post(VERDICT, **someone.fill())
             safe = safe_one(someone.page)
-            assert "Suggestion: Response" in someone.page
             # in both verdicts, and in the field for the revision
             assert someone.page.count(f"Response {safe} {SAFE}") == 3
             told = {"decision": "revise", "rationale": f"Response {safe} alone is safe."}
-            done = someone.post("/tasks/2/decision", **someone.fill(3) | told)
+            done = someone.post("/tasks/1/decision", **someone.fill(3) | told)
             assert done.url.path == "/"
             (line,) = map(json.loads, exported(store)[0]["jury.jsonl"].splitlines())
             assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
-            orders |= {store.assignment("physician-2", number).order for number in (1, 2)}
+            orders.add(store.assignment("physician-2", 1).order)
     assert len(orders) > 2
 
 
@@ -166,24 +154,6 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path):
         assert someone.post(RESPONSES, **dict.fromkeys(names, "17"), **comment).status_code == 200
         answer = next(store.answers()).content
         assert (answer["scores"]["1"]["fluency"], answer["comments"]) == (17, {"2": "One\ntwo."})
-
-
-def test_half_a_character_does_not_stop_a_study(tmp_path):
-    """A text that was cut inside an emoji ends in a lone surrogate, which JSON can hold and a page cannot."""
-    study = write_study(tmp_path, ("rate", "jury", "prefer"), 1)
-    for file in ("cases", "verdicts", "queue", "revisions"):
-        text = (tmp_path / f"{file}.jsonl").read_text()
-        text = re.sub('"case-1"', r'"case-1 \\ud83d"', text).replace("(case 1", r"(case 1 \ud83e")
-        (tmp_path / f"{file}.jsonl").write_text(text)
-    with opened(study) as store:
-        someone = physician(store)
-        while 'id="task"' in someone.page:
-            assert "(case 1 ?" in someone.page
-            fields = someone.fill(0 if "decision" in someone.asked() else -1)
-            assert someone.post(someone.place(), **fields).status_code == 200
-        assert "3 done" in someone.page
-        files = [exported(store)[0][f"{name}.jsonl"] for name in ("ratings", "preferences")]
-        assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 ?"] * 2
 
 
 def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(store):
@@ -281,14 +251,3 @@ def test_every_answer_has_the_security_headers(store, monkeypatch):
         for name, value in (HEADERS | own).items():
             assert answer.headers[name] == value, answer.url
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
-
-
-def test_pages_hold_no_style_script_or_address_of_others(store):
-    someone = physician(store)
-    pages = [someone.page, someone.get("/").text, someone.get("/nowhere").text]
-    for page in pages:
-        tags = re.findall(r"<[a-z][^>]*>", page)
-        scripts = [tag for tag in tags if tag.startswith("<script")]
-        assert all(tag.startswith('<script src="/page.js?v=') for tag in scripts)
-        assert len(scripts) == 1
-        assert not [tag for tag in tags if re.search(r"<style|\s(on\w+|style)=|//", tag)]

