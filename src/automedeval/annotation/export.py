@@ -1,6 +1,5 @@
 """Write the answers of a study as the records that the recipes read."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from automedeval.annotation.database import DatabaseRow
 from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
-from automedeval.records import JsonObject, RecordError, foreign_errors_at, read_lines
+from automedeval.records import JsonObject, RecordError, foreign_errors_at
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -59,10 +58,11 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
             )
     lines["jury.jsonl"] += decided.values()
     lines["history.jsonl"] += store.history()
-    written = {name: records for name, records in lines.items() if records}
-    texts = {name: json_lines(records) for name, records in written.items()}
-    counts = {name: len(records) for name, records in written.items()}
-    return texts, counts | ({"scores of references": references} if references else {})
+    texts = {name: json_lines(records) for name, records in lines.items() if records}
+    counts = {name: len(lines[name]) for name in texts}
+    if references:
+        counts["scores of references"] = references
+    return texts, counts
 
 
 def write_export(store: Store, folder: str | Path) -> dict[str, int]:
@@ -87,14 +87,12 @@ def write_export(store: Store, folder: str | Path) -> dict[str, int]:
 def _check_same_study(folder: Path, history: str) -> None:
     """Raise RecordError if record files in a folder would be lost: the history of an earlier export begins as ours does."""
     there = [name for name in FILES if (folder / name).exists()]
-    lines = read_lines(folder / "history.jsonl") if "history.jsonl" in there else iter(())
-    before, first = (
-        next((record for _, record in lines), {}),
-        json.loads(history.partition("\n")[0] or "{}"),
-    )
-    if there and (
-        not first or any(before.get(key) != first[key] for key in ("when", "annotator", "item"))
-    ):
+    if not there:
+        return
+    earlier = folder / "history.jsonl"
+    before = earlier.read_text(encoding="utf-8") if earlier.exists() else ""
+    first, _, _ = history.partition("\n")
+    if not first or not before.startswith(f"{first}\n"):
         raise RecordError(
             f"{folder}: its {there[0]} is not of this study's database: choose another folder"
         )
@@ -102,12 +100,8 @@ def _check_same_study(folder: Path, history: str) -> None:
 
 def _by(answer: DatabaseRow, about: JsonObject) -> JsonObject:
     """Return the beginning of a record: the case, what the record is about, and whose it is."""
-    return {
-        "case_id": answer.item.case_id,
-        **about,
-        "annotator": answer.annotator,
-        "role": answer.role,
-    }
+    who = {"annotator": answer.annotator, "role": answer.role}
+    return {"case_id": answer.item.case_id} | about | who
 
 
 def _ratings(

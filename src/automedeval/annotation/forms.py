@@ -17,9 +17,9 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
 
 SIDES = (
-    ("1", "Verdict 1", "", "1"),
-    ("tie", "No difference", "", "0"),
-    ("2", "Verdict 2", "", "2"),
+    Option("1", "Verdict 1", key="1"),
+    Option("tie", "No difference", key="0"),
+    Option("2", "Verdict 2", key="2"),
 )
 _WORDS = packaged("annotation", "words")
 TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
@@ -51,27 +51,20 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
         anchors = rubric.degree.values
     elif part == DECISION:
         dispute = study.disputes[case.id]
-        verdicts = [
-            ("The verdict on record", dispute.recorded),
-            ("The verdict that differs from it", dispute.judged),
-        ]
-        word = rubric.slot_word
-        exchanges = [
-            (title, renamed(text, dispute.shown, order, word)) for title, text in dispute.exchanges
-        ]
+        verdicts = [("The verdict on record", dispute.recorded)]
+        verdicts.append(("The verdict that differs from it", dispute.judged))
+        for title, text in dispute.exchanges:
+            exchanges.append((title, renamed(text, dispute.shown, order, rubric.slot_word)))
     elif part == PREFERENCE:
         anchors = {}
-        places = enumerate(assignment.order, 1)
-        verdicts = [
-            (f"Verdict {side}", study.verdicts[case.id, item.judges[place]])
-            for side, place in places
-        ]
+        for side, place in enumerate(assignment.order, 1):
+            verdict = study.verdicts[case.id, item.judges[place]]
+            verdicts.append((f"Verdict {side}", verdict))
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)
         verdicts = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
-    heading, lead = HEADINGS[
-        part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"
-    ]
+    of_verdict = "verify" if item.kind == "verify" else "verdict"
+    heading, lead = HEADINGS[part if part in HEADINGS else of_verdict]
     return {
         "slug": slug_of(assignment, part),
         "question": question,
@@ -108,34 +101,31 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     if part == DECISION:
         return _decision(study, assignment, rubric)
     fields: list[Field] = []
-    of_responses = part in (RESPONSES, HARM)
-    sides = tuple(Option(*side) for side in SIDES) if part == PREFERENCE else ()
-    asked = rubric if of_responses else questions
-    given = "choices" if sides or getattr(asked, "in_words", False) else "scores"
-    for slot in range(1, len(assignment.order) + 1) if of_responses else (0,):
-        name = (str(slot),) if slot else ()
-        about: JsonObject = {"slot": slot, "about": f"Doctor {slot}"} if slot else {}
-        request = f"Please answer every question{f' on Doctor {slot}' if slot else ''}."
-        for criterion in asked.criteria:
-            path = (given, *name, criterion.name)
-            fields.append(_asked(path, criterion, asked, sides, request=request, **about))
-        if not of_responses and not sides:
-            tags = tuple(
-                Option(tag, words(tag), sentence) for tag, sentence in questions.tags.items()
-            )
-            fields.append(
-                Field(
-                    ("tags",),
-                    "tags",
-                    "What is wrong with it",
-                    "Tick what applies, or nothing.",
-                    tags,
-                )
-            )
-        fields.append(
-            Field(("comments", *name) if slot else ("comment",), "text", "Comment", **about)
-        )
-    return fields
+    if part in (RESPONSES, HARM):
+        given = "choices" if rubric.in_words else "scores"
+        for slot in range(1, len(assignment.order) + 1):
+            doctor = f"Doctor {slot}"
+            about: JsonObject = {"slot": slot, "about": doctor}
+            about["request"] = f"Please answer every question on {doctor}."
+            for criterion in rubric.criteria:
+                path = (given, str(slot), criterion.name)
+                fields.append(_asked(path, criterion, rubric, **about))
+            fields.append(_comment(("comments", str(slot)), slot=slot, about=doctor))
+        return fields
+    given, sides = ("choices", SIDES) if part == PREFERENCE else ("scores", ())
+    for criterion in questions.criteria:
+        path = (given, criterion.name)
+        request = "Please answer every question."
+        fields.append(_asked(path, criterion, questions, sides, request=request))
+    if not sides:
+        tags = tuple(Option(tag, words(tag), hint) for tag, hint in questions.tags.items())
+        rule = "Tick what applies, or nothing."
+        fields.append(Field(("tags",), "tags", "What is wrong with it", rule, tags))
+    return [*fields, _comment(("comment",))]
+
+
+def _comment(path: tuple[str, ...], **about: Any) -> Field:
+    return Field(path, "text", "Comment", **about)
 
 
 def _decision(study: Study, assignment: Assignment, rubric: Rubric) -> list[Field]:
@@ -167,33 +157,31 @@ def _asked(
     """Return the field of a criterion: one of the options, of its own words, or of the points on the scale."""
     if criterion.values:
         keys = [*map(str, range(len(criterion.values))), "x"]
-        options = tuple(
-            Option(word, words(word), key=key) for word, key in zip(criterion.words, keys)
-        )
+        given = zip(criterion.words, keys)
+        options = tuple(Option(word, words(word), key=key) for word, key in given)
     elif not options:
         assert rubric.scale is not None  # a study's reader refuses a rubric without one
-        (low, high), hints = rubric.scale, meanings(rubric.scale, rubric.anchors)
-        named = _named(rubric.scale, rubric.anchors)
+        low, high = rubric.scale
+        points, hints = range(low, high + 1), meanings(rubric.scale, rubric.anchors)
+        texts = {} if hints else rubric.anchors
         options = tuple(
-            Option(
-                value,
-                rubric.anchors[value] if named else str(value),
-                hints.get(value, ""),
-                f"{value}"[: value < 10],
-            )
-            for value in range(low, high + 1)
+            Option(value, texts.get(value, str(value)), hints.get(value, ""), _key(value))
+            for value in points
         )
     return Field(path, "options", words(criterion.name), criterion.description, options, **more)
 
 
 def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:
-    """Return what is shown of the meaning of points beside the rows: nothing if the buttons show it."""
-    return {} if _named(scale, anchors) else dict(sorted(anchors.items()))
+    """Return what is shown of the meaning of points beside the rows: nothing of two points, whose buttons show it."""
+    values = sorted(anchors)
+    if scale is not None and tuple(values) == scale and len(values) == scale[1] - scale[0] + 1:
+        return {}
+    return {value: anchors[value] for value in values}
 
 
-def _named(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> bool:
-    """Return whether a scale has two values, both with a meaning: then its buttons show the meanings."""
-    return scale is not None and tuple(sorted(anchors)) == scale and scale[1] - scale[0] == 1
+def _key(value: int) -> str:
+    """Return the key that chooses a point, "" if no key does."""
+    return str(value) if value < 10 else ""
 
 
 def words(name: str) -> str:

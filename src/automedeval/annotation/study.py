@@ -58,6 +58,7 @@ KEYS = (
     "title", "cases", "blank", "columns", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order",
     "seed", "database",
 )  # fmt: skip
+ANNOTATOR = {"name": (str,), "role": (str, ..., ROLES)}
 _ASSIGNED = ("raters", "overlap", "draw", "roles")
 PLAN_KEYS = {"jury": ("queue", "roles"), "harm": _ASSIGNED}
 PLAN_KEYS |= dict.fromkeys(("rate", "verify", "prefer"), (*_ASSIGNED, "judges"))
@@ -186,15 +187,13 @@ class _StudyReader(YamlFile):
         values = self.take(given, key, list, default, allowed, inside=inside)
         if not all(isinstance(text, str) and text for text in values):
             self.fail(inside + key, f"must be a text or a list of texts, not {value!r}")
-        if len(set(values)) < len(values):
-            self.fail(inside + key, f"names one twice: {', '.join(values)}")
-        return tuple(values)
+        return tuple(dict.fromkeys(values))
 
     def study(self) -> Study:
         content = self.read()
         self.only(content, KEYS)
         title = self.take(content, "title", str)
-        database = self.take(content, "database", str).removeprefix("sqlite:///")
+        database = self.take(content, "database", str)
         if "://" in database or not database.strip():
             self.fail("database", "must be the path of an SQLite file")
         seed = self.take(content, "seed", int, 0)
@@ -237,10 +236,10 @@ class _StudyReader(YamlFile):
         plans = {kind: self.plan(kind, content[kind], annotators, verdicts) for kind in kinds}
         if not plans:
             self.fail("the file", f"needs at least one of {', '.join(KINDS)}")
-        others = [kind for kind in ("rate", "prefer") if kind in plans]
-        if "verify" in plans and others:
-            other = f"asks other questions about verdicts than {others[0]}"
-            self.fail("verify", f"{other}: it needs a study of its own")
+        if "verify" in plans and {"rate", "prefer"} & plans.keys():
+            self.fail(
+                "verify", "asks its own questions about verdicts: it needs a study of its own"
+            )
         return plans
 
     def askable(self, plan: KindPlan, cases: Iterable[str], verdicts: Verdicts) -> list[str]:
@@ -248,8 +247,7 @@ class _StudyReader(YamlFile):
         least = {"verify": 1, "prefer": 2}.get(plan.kind, 0)
         ids = [case_id for case_id in cases if len(_judges_on(case_id, plan, verdicts)) >= least]
         if not ids:
-            whose = f" of both {' and '.join(plan.judges)}" if least == 2 else ""
-            self.fail(plan.kind, f"no case has a valid verdict{whose}")
+            self.fail(plan.kind, "no case has the valid verdicts that it needs")
         return ids
 
     def drawn(self, plan: KindPlan, ids: list[str], seed: int) -> list[str]:
@@ -269,14 +267,13 @@ class _StudyReader(YamlFile):
         annotators = {}
         for number, entry in enumerate(self.take(content, "annotators", list)):
             inside = f"annotators[{number}]."
-            self.only(entry, ("name", "role"), inside)
-            name = self.take(entry, "name", str, inside=inside)
+            annotator = Annotator(**self.values(entry, ANNOTATOR, inside))
+            name = annotator.name
             if not name.strip() or not name.isprintable() or len(name) > 80:
                 self.fail(f"{inside}name", f"must be 1 to 80 printable characters, not {name!r}")
             if name in annotators:
                 self.fail(f"{inside}name", f"{name!r} came before")
-            role = self.take(entry, "role", str, allowed=ROLES, inside=inside)
-            annotators[name] = Annotator(name, role)
+            annotators[name] = annotator
         if not annotators:
             self.fail("annotators", "needs one annotator at least")
         return tuple(annotators.values())
@@ -289,16 +286,9 @@ class _StudyReader(YamlFile):
         name = self.take(content, "verdict_rubric", str, usual)
         with errors_at(f"{self.place}: verdict_rubric"):
             questions = read_questions(name)
-        asked = {
-            "rate": "rating responses",
-            "verify": "checking verdicts",
-            "prefer": "comparing verdicts",
-        }
-        for kind, task in asked.items():
+        for kind in ("rate", "verify", "prefer"):
             if kind in content and not rubric.scale:
-                self.fail(
-                    "rubric", f"{rubric.name} gives choices about pairs; {task} needs a scale"
-                )
+                self.fail("rubric", f"{rubric.name} gives choices; {kind} needs a scale")
         for tag in questions.tags:
             if tag not in TAGS:
                 self.fail("verdict_rubric", f"the tag {tag!r} is none of {', '.join(TAGS)}")
@@ -311,9 +301,7 @@ class _StudyReader(YamlFile):
         for file in self.texts(content, "cases"):
             for case in read_cases(file, blank=blank, columns=columns):
                 if case.id in cases:
-                    self.fail(
-                        "cases", f"the id {case.id!r} of {file} stands in another file already"
-                    )
+                    self.fail("cases", f"the id {case.id!r} of {file} stands in another file")
                 cases[case.id] = case
         return cases
 
@@ -350,21 +338,19 @@ class _StudyReader(YamlFile):
         roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
         able = _able(annotators, roles)
         if not 1 <= raters <= able:
-            allowed = f"must be from 1 to the {able} annotators with the roles"
-            self.fail(f"{inside}raters", f"{allowed}, not {raters}")
+            most = f"the {able} annotators with the roles"
+            self.fail(f"{inside}raters", f"must be from 1 to {most}, not {raters}")
         judging = tuple(dict.fromkeys(judge for _, judge in verdicts))
         usual = {"prefer": ..., "jury": (), "harm": ()}.get(kind, judging)
         judges = self.texts(entry, "judges", usual, inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
         if kind == "prefer" and "tie" in judges:
-            fault = "a judge cannot be called 'tie' here: the word is a choice"
-            self.fail(f"{inside}judges", fault)
+            self.fail(f"{inside}judges", "a judge cannot be called 'tie', which is a choice")
         for judge in judges:
             if judge not in judging:
-                there = f"are {', '.join(judging)}" if judging else "is none of any judge"
                 fault = f"no valid verdict with a rationale of {judge!r} on these cases"
-                self.fail(f"{inside}judges", f"{fault}; there {there}")
+                self.fail(f"{inside}judges", fault)
         return KindPlan(kind, raters, overlap, roles, judges, draw)
 
 
