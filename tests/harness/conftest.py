@@ -97,7 +97,7 @@ def harness(harness_python: Path) -> Callable[..., str]:
 def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Let the libraries write their logs: `lm`, `json`, `eval` and `error` of inspect_ai, those of `odd` tasks."""
     folder = Path(os.environ.get(LOGS) or tmp_path_factory.mktemp("logs"))
-    if not list(folder.glob("odd/turns/*.json")):
+    if not list(folder.glob("odd/mixed/*.json")):
         harness("python", Path(__file__).with_name("make_logs.py"), folder)
     (lm,) = folder.glob("lm_eval/**/samples_medtext_*.jsonl")
     (inspect,) = folder.glob("inspect-json/*.json")

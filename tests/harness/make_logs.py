@@ -3,8 +3,7 @@
     PYTHON tests/harness/make_logs.py FOLDER
 
 PYTHON is that of an environment with lm_eval 0.4.13 and inspect_ai 0.3.285. Both ask the same three questions.
-The logs in FOLDER/odd are of tasks that are seldom met: targets of every kind, likelihoods, repeats, examples, choices,
-conversations, images, errors.
+The logs of inspect_ai in FOLDER/odd are of tasks that are seldom met: choices, conversations, images, errors.
 """
 
 import json
@@ -16,13 +15,14 @@ import yaml
 GIVEN = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "harness" / "make_logs.yaml").read_text(encoding="utf-8")
 )
-QUESTIONS, TASKS = GIVEN["questions"], GIVEN["tasks"]
-ROWS = [
-    {"question": f"Question number {number}?"} | row for number, row in enumerate(GIVEN["rows"])
-]
+QUESTIONS = GIVEN["questions"]
 
 
 def lm_eval_log(folder: Path) -> None:
+    from lm_eval.evaluator import simple_evaluate
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks import TaskManager
+
     data = folder / "questions.jsonl"
     data.write_text(
         "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in QUESTIONS),
@@ -33,63 +33,14 @@ def lm_eval_log(folder: Path) -> None:
     (folder / "tasks" / "medtext.yaml").write_text(
         json.dumps(task), encoding="utf-8"
     )  # JSON is YAML
-    _lm_eval("dummy", ["medtext"], folder)
-
-
-def odd_lm_eval_logs(folder: Path) -> None:
-    from lm_eval.api.model import LM
-
-    class Parrot(LM):
-        """Answer with the end of the prompt and the number of the request."""
-
-        tokenizer_name = "parrot"
-
-        def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
-            return [
-                f"On {each.args[0][-30:]} I say {number}" for number, each in enumerate(requests)
-            ]
-
-        def loglikelihood(
-            self, requests: list, disable_tqdm: bool = False
-        ) -> list[tuple[float, bool]]:
-            return [(-1.0, False) for _ in requests]
-
-        def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
-            return [-2.0 for _ in requests]
-
-    (folder / "tasks").mkdir(parents=True)
-    data = folder / "rows.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
-    for name, more in TASKS.items():
-        task = {
-            "task": name,
-            "dataset_path": "json",
-            "dataset_kwargs": {"data_files": {"test": str(data)}},
-        }
-        task |= {"test_split": "test", "doc_to_text": "Question: {{question}}\nAnswer:"}
-        if "output_type" not in more:
-            task |= {"output_type": "generate_until", "generation_kwargs": {"until": ["\n\n"]}}
-            task["metric_list"] = [
-                {"metric": "bypass", "aggregation": "bypass", "higher_is_better": True}
-            ]
-        (folder / "tasks" / f"{name}.yaml").write_text(json.dumps(task | more), encoding="utf-8")
-    _lm_eval(Parrot(), list(TASKS), folder)
-
-
-def _lm_eval(model: object, tasks: list[str], folder: Path) -> None:
-    from lm_eval.evaluator import simple_evaluate
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.tasks import TaskManager
-
     tracker = EvaluationTracker(output_path=str(folder / "lm_eval"))
+    tasks = TaskManager(include_path=str(folder / "tasks"))
     results = simple_evaluate(
-        model=model, tasks=tasks, task_manager=TaskManager(include_path=str(folder / "tasks")), log_samples=True,
-        evaluation_tracker=tracker, bootstrap_iters=0,
+        model="dummy", tasks=["medtext"], task_manager=tasks, log_samples=True, evaluation_tracker=tracker, bootstrap_iters=0
     )  # fmt: skip
     samples = results.pop("samples")
     tracker.save_results_aggregated(results=results, samples=samples)
-    for task, lines in samples.items():
-        tracker.save_results_samples(task_name=task, samples=lines)
+    tracker.save_results_samples(task_name="medtext", samples=samples["medtext"])
 
 
 def _inspect(
@@ -134,7 +85,7 @@ def inspect_log(folder: Path) -> None:
 def odd_inspect_logs(folder: Path) -> None:
     from inspect_ai.dataset import Sample
     from inspect_ai.log import ProvenanceData, invalidate_samples, read_eval_log, write_eval_log
-    from inspect_ai.solver import generate, multiple_choice, solver, user_message
+    from inspect_ai.solver import multiple_choice, solver
 
     @solver
     def changes():
@@ -150,7 +101,6 @@ def odd_inspect_logs(folder: Path) -> None:
     for name, solvers, options in (
         ("choices", multiple_choice(), {}),
         ("mixed", changes(), {"fail_on_error": False}),
-        ("turns", [generate(), user_message("And for a child?"), generate()], {}),
     ):
         task = GIVEN["inspect"][name]
         _inspect(
@@ -173,6 +123,5 @@ if __name__ == "__main__":
     target = Path(sys.argv[1]).resolve()
     target.mkdir(parents=True, exist_ok=True)
     lm_eval_log(target)
-    odd_lm_eval_logs(target / "odd")
     inspect_log(target)
     odd_inspect_logs(target / "odd")

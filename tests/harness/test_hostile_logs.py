@@ -73,51 +73,15 @@ def test_what_is_read_of_a_record(kind, changes, wanted, tmp_path):
         assert all(any(line.endswith(each) for line in notes) for each in told)
 
 
-@pytest.mark.parametrize(
-    ("logs", "wanted", "told"), rows_of(__file__)["test_logs_of_several_models"]
-)
-def test_logs_of_several_models(logs, wanted, told, tmp_path):
-    """A row has the questions and references of each log, then question, places of the answers by model, and reference."""
-    for model, rows in enumerate(logs):
-        samples = []
-        for number, (key, reference) in enumerate(rows):
-            asked = [{"role": "user", "content": f"  Q {key}?"}] if model else f"Q {key}? "
-            said = {
-                "input": asked,
-                "target": reference,
-                "output": {"completion": f"{model} says {number}"},
-            }
-            samples.append({"id": number, "epoch": 1, **said})
-        content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
-        (tmp_path / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
-    cases, notes = join_logs(
-        [f"{tmp_path}/{model}.json" for model in range(len(logs))], LogArguments()
-    )
-    joined = [
-        ({each.model: each.text for each in case.responses}, case.reference) for case in cases
-    ]
-    answers = [
-        {f"m{model}": f"{model} says {number}" for model, number in places.items()}
-        for _, places, _ in wanted
-    ]
-    assert joined == [
-        (said, reference) for said, (*_, reference) in zip(answers, wanted, strict=True)
-    ]
-    assert [str(case.question).partition("Q ")[2][0] for case in cases] == [
-        key for key, *_ in wanted
-    ]
-    assert all(any(line.endswith(each) for line in notes) for each in told), notes
-
-
 def places(content: object) -> list[tuple]:
-    inner = (
-        content.items()
-        if isinstance(content, dict)
-        else enumerate(content)
-        if isinstance(content, list)
-        else ()
-    )
-    return [(), *((key, *rest) for key, value in inner for rest in places(value))]
+    """Return the keys and numbers that lead to each value of a JSON content."""
+    if not isinstance(content, dict | list):
+        return [()]
+    inner = content.items() if isinstance(content, dict) else enumerate(content)
+    found = [()]
+    for key, value in inner:
+        found += [(key, *rest) for rest in places(value)]
+    return found
 
 
 @settings(deadline=None, max_examples=300)

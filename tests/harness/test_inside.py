@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +11,11 @@ from pathlib import Path
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.word_judge import WordJudge
-from factories import case_of, verdict_of
+from factories import case_of, read_json, verdict_of
+from programs import error_line
 
 from automedeval import Case, RecordError, Response, Verdict
+from automedeval.harness.logs import MULTIPLE_CHOICE
 from automedeval.harness.scoring import UNREAD, score_answers, score_of
 from automedeval.judges.judge import load_by_settings
 from automedeval.records.errors import ChatError
@@ -46,6 +50,37 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(harne
     assert scores["together"] == [6], "all samples were judged in one call"
     assert any("What lowers a fever?" in each for each in asked)
     assert not any("Question: What" in each for each in asked), "the prompt's template"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("choices", {}), ("mixed", {"draft": 1, "empty": 0, "parts": 3})],
+)
+def test_choices_and_questions_without_a_text_have_no_score(harness, logs, tmp_path, name, values):
+    """An answer has as many points as words."""
+    (file,) = (logs["odd"] / name).glob("*.json")
+    options = "--scorer automedeval/judge --action append --output-file scored.json --display none"
+    judge = ("-S", "judge=baseline:longer text")
+    harness("inspect", "score", file, *options.split(), *judge, cwd=tmp_path)
+    log = read_json(tmp_path / "scored.json")
+    scores = {str(sample["id"]): sample["scores"]["judge"] for sample in log["samples"]}
+    assert {key: scores[key]["value"] for key in values} == values
+    unscored = {
+        key: score["explanation"] for key, score in scores.items() if math.isnan(score["value"])
+    }
+    if name == "choices":
+        assert unscored == dict.fromkeys(scores, MULTIPLE_CHOICE)
+    else:
+        assert unscored == ({"image only": "the question has no text"} if name == "mixed" else {})
+
+
+def test_a_file_that_is_no_log_is_one_line(harness_python, tmp_path):
+    broken = tmp_path / "broken.eval"
+    zipfile.ZipFile(broken, "w").close()
+    judge = ("--judge", "baseline:longer text")
+    command = [harness_python.parent / "automedeval", "judge", f"m={broken}", *judge]
+    line = error_line(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path))
+    assert "broken.eval" in line
 
 
 def test_the_judge_reads_the_question_and_the_reference():

@@ -17,8 +17,13 @@ def judge(output: Path, *logs: object, **options: str):
 def test_a_run_that_ended_with_an_error_is_told(logs, tmp_path):
     done = succeeded(judge(tmp_path / "out", f"model-a={logs['error']}"))
     assert "2 answers of model-a; left out: 1 (no answer)" in done.stdout
-    assert "the run ended as 'error': the log has 3 of 3 samples" in done.stdout
+    assert "the run ended as 'error': samples may be missing, the log has 3" in done.stdout
     assert "the run ended" not in judge(tmp_path / "whole", f"model-a={logs['json']}").stdout
+
+
+def test_of_lm_eval_the_model_s_own_text_is_read_once(logs, tmp_path):
+    done = succeeded(judge(tmp_path / "out", f"m={logs['lm']}"))
+    assert "3 answers of m; left out: 3 (the same answer, by a further filter)" in done.stdout
 
 
 def test_a_packed_log_of_inspect_needs_inspect(logs, tmp_path):

@@ -1,7 +1,7 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from automedeval.harness.logs import NO_FIT, Answers, is_log, read_log
@@ -69,24 +69,14 @@ def join_logs(
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
-    named = [named_file(value) for value in values]
-    logs = [
-        read_log(file) if is_log(file) else read_version(file, blank, columns) for _, file in named
-    ]
-    several = _asked_again(logs)
+    logs = _logs_by_model(values, blank, columns)
+    several = _asked_again(logs.values())
     joined: dict[Place, dict[str, Case]] = {}  # model → answer
     places: dict[str, Place] = {}  # of the ids
     notes: list[str] = []
-    models: list[str] = []
-    for (name, file), log in zip(named, logs):
-        model = name or log.model
-        if not model:
-            raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
-        if model in models:
-            raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
-        models.append(model)
+    for model, log in logs.items():
         answers = []
-        for answer in _with_questions(file, log, args.question_pattern):
+        for answer in _with_questions(log, args.question_pattern):
             key = key_of(answer.question)
             epoch = answer.responses[0].extra.get("harness_epoch", 1)
             place = (key, epoch, answer.id if key in several else "")
@@ -99,24 +89,37 @@ def join_logs(
                 raise RecordError(f"{what}: make them one, or leave the ids out")
             of_case[model] = answer
             answers.append(answer)
-        notes += _told_of(log, file, model, answers)
+        notes += _told_of(log, model, answers)
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
-    if len(models) > 1:
-        full = sum(len(of_case) == len(models) for of_case in joined.values())
-        notes.append(f"{len(joined)} cases, {full} with an answer of all {len(models)} models")
-        alone = Counter(next(iter(of_case)) for of_case in joined.values() if len(of_case) == 1)
-        notes += [f"only {model} has {count} of them" for model, count in alone.items()]
+    if len(logs) > 1:
+        full = sum(len(of_case) == len(logs) for of_case in joined.values())
+        notes.append(f"{len(joined)} cases, {full} with an answer of all {len(logs)} models")
     differ: Counter[str] = Counter()
     cases = [_case(key, epoch, answers, differ) for (key, epoch, _), answers in joined.items()]
-    notes += [
-        f"{count} cases differ in {key!r} between the files: the first is taken"
-        for key, count in differ.items()
-    ]
+    for name, count in differ.items():
+        notes.append(f"{count} cases differ in {name!r} between the files: the first is taken")
     return cases, notes
 
 
-def _asked_again(logs: Sequence[Answers]) -> set[str]:
+def _logs_by_model(
+    values: Sequence[str], blank: str | None, columns: Sequence[str]
+) -> dict[str, Answers]:
+    """Return the logs and tables by their models; RecordError for one without a name, or a second one of a model."""
+    logs: dict[str, Answers] = {}
+    for value in values:
+        name, file = named_file(value)
+        log = read_log(file) if is_log(file) else read_version(file, blank, columns)
+        model = name or log.model
+        if not model:
+            raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
+        if model in logs:
+            raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
+        logs[model] = log
+    return logs
+
+
+def _asked_again(logs: Iterable[Answers]) -> set[str]:
     """Return the questions that one log has several times with ids, by which their cases are told apart."""
     several: set[str] = set()
     for log in logs:
@@ -125,11 +128,11 @@ def _asked_again(logs: Sequence[Answers]) -> set[str]:
     return several
 
 
-def _with_questions(file: str, log: Answers, pattern: str | None) -> Iterator[Case]:
+def _with_questions(log: Answers, pattern: str | None) -> Iterator[Case]:
     """Yield the answers of a log with the question that is in their prompt; those without one are left out, and counted."""
     for answer in log.answers:
         if pattern is None:
-            refuse_template(answer.question, f"{file}: a prompt", "--question_pattern")
+            refuse_template(answer.question, f"{log.file}: a prompt", "--question_pattern")
         question = question_in(answer.question, pattern)
         if question is None:
             log.left_out[NO_FIT] += 1
@@ -139,22 +142,22 @@ def _with_questions(file: str, log: Answers, pattern: str | None) -> Iterator[Ca
             yield replace(answer, question=question)
 
 
-def _told_of(log: Answers, file: str, model: str, answers: Sequence[Case]) -> list[str]:
+def _told_of(log: Answers, model: str, answers: Sequence[Case]) -> list[str]:
     """Return lines on the answers of a model that were joined, and on those that were left out."""
     referred = sum(answer.reference is not None for answer in answers)
-    some = f", {referred} with a reference" if referred < len(answers) else ""
-    left_out = [f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items())]
-    lines = [f"{len(answers)} answers of {model}{some}{''.join(left_out)}"]
-    lines += [f"{count} {what}" for what, count in log.notes.items() if count]
-    if log.remark:
-        lines.append(log.remark)
-    return [f"{file}: {line}" for line in lines]
+    line = f"{len(answers)} answers of {model}"
+    if referred < len(answers):
+        line += f", {referred} with a reference"
+    for reason, count in sorted(log.left_out.items()):
+        line += f"; left out: {count} ({reason})"
+    lines = [line, *(f"{count} {what}" for what, count in log.notes.items() if count)]
+    return [f"{log.file}: {line}" for line in filter(None, [*lines, log.remark])]
 
 
 def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str]) -> Case:
     """Return the case of the answers of some models to a question; count the keys in which they differ."""
     about: JsonObject = {}
-    others: JsonObject = {}  # values that are not the first ones
+    others = set()  # the keys with several values
     for answer in answers.values():
         facts = {
             "question": " ".join(question_text(answer.question).split()),
@@ -165,17 +168,19 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
         }
         for name, value in facts.items():
             if value not in (None, "", ()) and about.setdefault(name, value) != value:
-                others[name] = value
+                others.add(name)
     if "row" in others:  # of tables in different orders
+        others.remove("row")
         del about["row"]
-    differ.update(name for name in about if name in others)
-    _, reference, topic, criteria = (
-        about.pop(name, None) for name in ("question", "reference", "topic", "criteria")
+    differ.update(others)
+    del about["question"]
+    reference, topic, criteria = (
+        about.pop(name, None) for name in ("reference", "topic", "criteria")
     )
+    first, *_ = answers.values()
     name = next((answer.id for answer in answers.values() if answer.id), digest(key))
-    responses = tuple(
-        replace(answer.responses[0], model=model) for model, answer in answers.items()
-    )
-    question = next(iter(answers.values())).question
     case_id = name if epoch == 1 else f"{name}/epoch-{epoch}"
-    return Case(case_id, question, responses, reference, topic, about, criteria or ())
+    responses = []
+    for model, answer in answers.items():
+        responses.append(replace(answer.responses[0], model=model))
+    return Case(case_id, first.question, tuple(responses), reference, topic, about, criteria or ())

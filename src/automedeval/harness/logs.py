@@ -8,7 +8,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,8 @@ from automedeval.records import (
 from automedeval.records.columns import is_choice, is_failure
 
 # What is told of a log, after a number
-AGAIN = (
-    "samples went on after the first answer: the last answer is read, and the question is the input"
-)
 FILTERED = "the same answer, by a further filter"
 FURTHER = "further answers to a question of which the first is read"
-LIMITED = "samples ended at a limit: what the model had said is the answer"
 MORE = "questions have images or other parts that are not read"
 MULTIPLE_CHOICE = "a multiple-choice question, which its key scores"
 NO_FIT = "the prompt does not fit --question_pattern"
@@ -195,10 +191,11 @@ def _read_eval(path: str) -> JsonObject:
 def _inspect(path: str, content: JsonObject) -> Answers:
     log = Answers(path, _find(str, content, "eval", "model") or None)
     samples = _find(list, content, "samples")
-    if (status := content.get("status")) != "success":
-        planned = len(_find(list, content, "eval", "dataset", "sample_ids"))
-        planned *= _find(int, content, "eval", "config", "epochs") or 1
-        log.remark = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
+    status = content.get("status")
+    if status != "success":
+        log.remark = (
+            f"the run ended as {status!r}: samples may be missing, the log has {len(samples)}"
+        )
     return log.read("sample", samples, _inspect_sample)
 
 
@@ -211,8 +208,8 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
         return "no answer" if text is None else "marked as invalid"
     question = question_of(prompt, place)
     further = len(_find(list, sample, "output", "choices")) - 1
-    log.notes += {FURTHER: max(further, 0), LIMITED: bool(sample.get("limit"))}
-    log.notes += {MORE: shows_more(prompt), AGAIN: _goes_on(_find(list, sample, "messages"))}
+    log.notes[FURTHER] += max(further, 0)
+    log.notes[MORE] += shows_more(prompt)
     reference = log.reference(reference_of, sample.get("target"))
     epoch = _find(int, sample, "epoch") or 1
     return _answer(_get(sample, place, "id"), question, text, reference, epoch)
@@ -225,16 +222,6 @@ def _text_of_sample(sample: Any, place: str) -> str | None:
     if text or not choices:
         return text or None
     return text_of(_get(choices, place, 0, "message", "content"))
-
-
-def _goes_on(messages: Sequence[Any]) -> bool:
-    """Return whether a user wrote after the model did; what examples have of the model it did not write."""
-    has_written = False
-    for message in messages:
-        if has_written and _find(str, message, "role") == "user":
-            return True
-        has_written = has_written or _find(str, message, "source") == "generate"
-    return False
 
 
 def _helm(log: Answers, request: Any, place: str) -> Case | str:

@@ -20,21 +20,25 @@ def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> JsonObj
     and why there is no score: `refused`, or what the verdicts say. `verdicts` and `valid` are numbers of verdicts: all, and
     those that give a score.
     """
-    values = [verdict.value(0) for verdict in verdicts]
-    given = [value for value in values if value is not None]
-    rationales = (
-        verdict.rationale for verdict, value in zip(verdicts, values) if value is not None
-    )
-    reasons = [verdict.error or UNREAD for verdict, value in zip(verdicts, values) if value is None]
+    values = []
+    rationales = []
+    reasons = []
+    for verdict in verdicts:
+        value = verdict.value(0)
+        if value is None:
+            reasons.append(verdict.error or UNREAD)
+        else:
+            values.append(value)
+            rationales.append(verdict.rationale)
     why = refused or "; ".join(dict.fromkeys(reasons))
-    if given and why:
+    if values and why:
         why = f"{len(reasons)} of {len(verdicts)} verdicts give no score: {why}"
+    rationale = next(filter(None, rationales), None)
     return {
-        "value": fmean(given) if given else float("nan"),
-        "explanation": "\n\n".join(filter(None, (next(filter(None, rationales), None), why)))
-        or None,
+        "value": fmean(values) if values else float("nan"),
+        "explanation": "\n\n".join(filter(None, (rationale, why))) or None,
         "verdicts": len(verdicts),
-        "valid": len(given),
+        "valid": len(values),
     }
 
 
