@@ -11,7 +11,6 @@ from tables import rows_of
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.arguments import BLANK
 from automedeval.records.cases import read_cases, table_of
-from automedeval.records.errors import UnclearArguments
 
 ROWS = rows_of(__file__)
 WIDE = ROWS["a row for each question"]
@@ -139,43 +138,14 @@ def test_a_case_without_responses_is_read_where_that_is_asked(tmp_path):
     assert (case.question, case.responses) == ("What?", ())
 
 
-def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
-    text = '"question\n(of a patient)";"rowan";larch\rWhy?;"a\rb";c\r'
-    for end in ("\r", "\n", "\r\n"):
-        (tmp_path / "a.csv").write_bytes(text.replace("\r", end).encode())
-        with pytest.raises(UnclearArguments, match=r"question \(of a patient\), rowan, larch$"):
-            list(read_cases(tmp_path / "a.csv"))
-        (tmp_path / "b.csv").write_bytes(
-            text.replace("\n(of a patient)", "").replace("\r", end).encode()
-        )
-        (case,) = read_cases(tmp_path / "b.csv")
-        assert [each.text for each in case.responses] == [f"a{end}b", "c"]
-        (tmp_path / "c.csv").write_text(
-            f'sep=;{end}"question";"m 1, x";m 2, y{end}Why?;a;b, c{end}', newline=""
-        )
-        (case,) = read_cases(tmp_path / "c.csv")
-        assert [each.text for each in case.responses] == ["a", "b, c"]
-        (tmp_path / "d.csv").write_text(f'"question";"m 1, x"{end}"a;b";"c, d"{end}', newline="")
-        assert table_of(tmp_path / "d.csv").columns.responses == ("m 1, x",)
-
-
-def test_a_column_that_is_no_candidate_is_told(tmp_path):
-    """Two names for one role, numbers alone, a list, a blank column: none is a candidate, and none disappears."""
-    rows = [
-        {
-            "id": "1",
-            "case_id": "c-1",
-            "question": "a",
-            "m": "b",
-            "doses": "5",
-            "found": ["x"],
-            "empty": None,
-        }
-    ]
-    table = table_of(write(tmp_path / "a.json", json.dumps(rows)))
-    assert table.columns.responses == ("m",)
-    assert table.notes[1] == "not read: case_id, doses (no text), found (no text), empty (no text)"
-    assert table.columns.textless == ("doses", "found", "empty")
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_a_csv_ends_its_lines_as_it_likes_and_a_name_may_have_the_other_separator(tmp_path, end):
+    text = 'question;"rowan";larchEWhy?;"aEb";cE'
+    (tmp_path / "a.csv").write_bytes(text.replace("E", end).encode())
+    (case,) = read_cases(tmp_path / "a.csv")
+    assert [response.text for response in case.responses] == [f"a{end}b", "c"]
+    (tmp_path / "b.csv").write_bytes(f'"question";"m 1, x"{end}"a;b";"c, d"{end}'.encode())
+    assert table_of(tmp_path / "b.csv").columns.responses == ("m 1, x",)
 
 
 def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
@@ -185,18 +155,15 @@ def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
     assert [len(case.responses) for case in read_cases(file, blank="lowest")] == [1, 1]
 
 
-def spreadsheet(file, cells, merged=()):
+def spreadsheet(file, cells):
     """Write two cases of rowan and larch, and what stands in some cells, as of another sheet (SHEET!A1)."""
     book = openpyxl.Workbook()
     for row in (["question", "rowan", "larch"], ["a", "b", 5], ["c", "d", True]):
         book.active.append(row)
-    for place, value in cells.items():
-        sheet, _, name = place.rpartition("!")
-        cell = (book.create_sheet(sheet) if sheet else book.active)[name]
-        cell.value, *formats = value if isinstance(value, list) else [value]
-        cell.number_format = [cell.number_format, *formats][-1]
-    for cells in merged:
-        book.active.merge_cells(cells)
+    for cell, value in cells.items():
+        sheet, _, name = cell.rpartition("!")
+        place = book.create_sheet(sheet) if sheet else book.active
+        place[name] = value
     book.save(file)
     return file
 
@@ -210,36 +177,13 @@ def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path
         list(read_cases(spreadsheet(tmp_path / "a.xlsx", cells)))
 
 
-@pytest.mark.parametrize(("cells", "name"), [("A2:A3", "question"), ("B2:C3", "rowan")])
-def test_merged_cells_are_named_where_one_is_read(tmp_path, cells, name):
-    file = spreadsheet(tmp_path / "a.xlsx", {"D1": "notes", "E1": "more"}, merged=[cells])
-    said = f"row 3: '{name}' must be text, not a part of the merged cells {cells}"
-    with pytest.raises(RecordError, match=said):
-        list(read_cases(file))
-    beside = spreadsheet(file, {"D1": "notes"}, merged=["D2:D9"])
-    assert len(list(read_cases(beside))) == 2, "of other columns they are blank"
-
-
-OBJECTS = ROWS["test_an_object_with_one_text_is_that_text"]
-
-
-@pytest.mark.parametrize(("cell", "text", "key"), OBJECTS.values(), ids=OBJECTS)
-def test_an_object_with_one_text_is_that_text(tmp_path, cell, text, key):
-    rows = [{"question": "a", "m": cell}, {"question": "b", "m": "Rest."}]
-    file = write(tmp_path / "a.json", json.dumps(rows))
-    columns = ("question=question", "m")
-    if key is None:
-        with pytest.raises(RecordError, match=f"row 1: 'm' holds an object with the texts {text}"):
-            table_of(file, columns=columns)
-        return
-    assert [case.responses[0].text for case in read_cases(file, columns=columns)] == [text, "Rest."]
-    told = [f"of an object in 'm' its text {key!r} is read: 1"] if key else []
-    assert table_of(file, columns=columns).notes[2:] == told
-
-
 def test_an_error_beside_the_answers_stops_nothing_and_numbers_are_answers_as_the_sheet_shows_them(
-    tmp_path,
+    tmp_path, monkeypatch
 ):
+    # a sheet may state a size that it has no more
+    monkeypatch.setattr(
+        openpyxl.worksheet.worksheet.Worksheet, "calculate_dimension", lambda _: "A1"
+    )
     file = spreadsheet(tmp_path / "a.xlsx", {"D1": "mean", "D3": "#DIV/0!"})
     assert [[each.text for each in case.responses] for case in read_cases(file)] == [
         ["b", "5"],

@@ -14,7 +14,6 @@ from automedeval.records import (
     Case,
     Rating,
     RecordError,
-    Response,
     Verdict,
     read_lines,
     read_records,
@@ -48,25 +47,6 @@ def test_a_record_comes_back_as_it_was_with_unknown_keys(tmp_path, kind, record)
     assert read.to_dict() == record
     assert list(read.to_dict()) == list(record)
     assert json.loads(json.dumps(read.to_dict())) == record
-
-
-def test_what_is_left_out_takes_its_default(tmp_path):
-    given = {"id": "1", "question": "Why?", "responses": [ANSWER]}
-    (case,) = read_cases(written(tmp_path, given))
-    assert (case.reference, case.topic, case.extra) == (None, None, {})
-    needed = {"case_id": "1", "judge": "j", "rubric": "r@1", "order": [0], "valid": False}
-    verdict = Verdict.from_dict(needed)
-    assert (verdict.pair, verdict.run, verdict.scores, verdict.choices) == (None, 0, None, None)
-    assert (verdict.raw, verdict.usage) == ("", {})
-
-
-def test_a_question_may_be_a_conversation_and_a_response_empty(tmp_path):
-    said = (("user", "Hi"), ("assistant", ""), ("user", "?"))
-    talk = [{"role": role, "content": text} for role, text in said]
-    (case,) = read_cases(written(tmp_path, changed(CASE, question=talk)))
-    assert case.question == talk
-    assert case.responses[1] == Response("m2", "")
-    assert case.models == ["m1", "m2"]
 
 
 def refusal(path, kind=Case):

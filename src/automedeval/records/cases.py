@@ -57,12 +57,7 @@ class CaseFile:
                     f"{path}: --columns are those of a table, and this file has cases"
                 )
         elif first and (least_responses or columns or Path(path).suffix.lower() in SHEETS):
-            placed = list(self._rows)
-            for place, row in placed:
-                if "responses" in row:
-                    mixed = "has 'responses', as a case has, and the first row is one of a table"
-                    raise RecordError(f"{place}: {mixed}")
-            self.table = read_table(path, placed, blank, columns, least_responses)
+            self.table = read_table(path, self._rows, blank, columns, least_responses)
             self._rows = ((place, case.to_dict()) for place, case in self.table.cases)
 
     @property
@@ -72,17 +67,11 @@ class CaseFile:
 
     def __iter__(self) -> Iterator[Case]:
         places: dict[str, str] = {}  # of the cases, by id
-        names: dict[str, str] = {}  # of models, without blanks
         for place, row in self._rows:
             with errors_at(place):
                 case = Case.from_dict(row, self.least_responses)
                 if case.id in places:
                     raise RecordError(f"the id {case.id!r} stands at {places[case.id]} already")
-                for name in case.models:
-                    other = names.setdefault("".join(name.split()), name)
-                    if other != name:
-                        both = f"the models {other!r} and {name!r}"
-                        raise RecordError(f"{both} differ by blanks alone: rename one of them")
             places[case.id] = place
             yield case
         if not places:

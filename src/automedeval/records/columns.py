@@ -7,13 +7,12 @@ responses. A long table has a row for each response: the columns question, model
 import itertools
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from automedeval.records.arguments import BLANK
 from automedeval.records.errors import UnclearArguments, errors_at
-from automedeval.records.messages import text_in_object
 from automedeval.records.questions import key_of
 from automedeval.records.readers import Placed
 from automedeval.records.rows import filled
@@ -31,7 +30,6 @@ BESIDE, TRUSTED, NO_VALUE, CRITERIA = (
 ROLES = ("question", "reference", "id", "topic", "model")
 KNOWN = BESIDE.union(*(NAMES[role] for role in ROLES))
 ENDINGS = ("id", "comment", "comments", "note", "notes")
-PREFERENCE = ("chosen", "rejected")
 NOT_JUDGED = "no text, not judged"
 NO_TEXT = re.compile("|".join(_WORDS["no_text"]), re.S | re.I)
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
@@ -65,47 +63,40 @@ class Columns:
         is known by its name. Where no entry names a candidate, every other column with text is one; but where no responses are
         needed and entries are given, none is.
 
-        RecordError for an entry that is wrong, a text without a column's name, or no responses although some are needed;
-        UnclearArguments for no column or several with the question, or one that may be the reference or a candidate's.
+        RecordError for an entry that is wrong, or no responses although some are needed; UnclearArguments for no column or
+        several with the question, or one that may be the reference or a candidate's.
         """
         names = names_of(rows)
-
-        def fault(what: str) -> RecordError:
-            listed = ", ".join(" ".join(name.split()) for name in names)
-            return RecordError(f"{path}: {what}; the columns are {listed}")
-
+        listed = ", ".join(" ".join(name.split()) for name in names)
         roles, responses = _by_option(columns)
         named = [*roles.values(), *responses]
-        absent = [name for name in named if name not in names]
-        if absent:
-            raise fault(f"--columns: no column {absent[0]!r}")
         free = [name for name in names if name not in named]
-        doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
-        unknown = [name for name in free if not _is_known(name)]
-        texts = [name for name in unknown if _has_text(name, rows)]
-        if "question" not in roles:
-            asking = [name for name in texts if plain(name) not in PREFERENCE]
-            if not asking:
-                raise fault("no column is called question")
-            doubts.insert(0, "no column is called question")
-            roles = {"question": asking[0], **roles}
-            texts.remove(asking[0])
         textless = []
-        if "model" in roles or "answer" in roles:
-            doubts += _find_answer(roles, texts)
-        elif not responses and (least_responses or not columns):
-            nameless = [name for name in texts if NAMELESS.fullmatch(name)]
-            if nameless:
-                raise fault(f"{nameless[0]!r} holds text, and the file has no name for it")
-            blank = [name for name in unknown if name not in texts]
-            textless = [name for name in blank if not NAMELESS.fullmatch(name)]
-            responses, unsure = _find_responses(roles, texts, least_responses)
-            doubts += unsure
-        if least_responses and not responses and "answer" not in roles:
-            raise fault([*doubts, "no column has responses"][0])
+        with errors_at(path):
+            for name in named:
+                if name not in names:
+                    raise RecordError(f"--columns: no column {name!r}; the columns are {listed}")
+            doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
+            unknown = [name for name in free if not _is_known(name)]
+            texts = [name for name in unknown if _has_text(name, rows)]
+            if "question" not in roles:
+                doubts.insert(0, "no column is called question")
+                roles = {"question": next(iter(texts), ""), **roles}
+                texts = texts[1:]
+            if "model" in roles or "answer" in roles:
+                doubts += _find_answer(roles, texts)
+            elif not responses and (least_responses or not columns):
+                textless = [name for name in unknown if name not in texts]
+                responses, unsure = _find_responses(roles, texts, least_responses)
+                doubts += unsure
+            has_answers = bool(responses) or "answer" in roles
+            if not roles["question"] or (least_responses and not has_answers):
+                doubt = [*doubts, "no column has responses"][0]
+                raise RecordError(f"{doubt}; the columns are {listed}")
         if doubts:
             entries = [*(f"{role}={name}" for role, name in roles.items()), *responses]
-            raise UnclearArguments(str(fault(doubts[0])), ["--columns", *entries])
+            what = f"{path}: {doubts[0]}; the columns are {listed}"
+            raise UnclearArguments(what, ["--columns", *entries])
         return cls(**roles, responses=tuple(responses), textless=tuple(textless))
 
     def __str__(self) -> str:
@@ -131,9 +122,11 @@ class Columns:
         texts is kept. RecordError if a column is missing in a row, a cell is not text, a reference is a word that programs
         write where there is none, the rows of a case contradict each other, or a fault of `without_blanks`.
         """
-        rows, taken = self._checked(placed)
+        rows = []
+        for number, (place, row) in enumerate(placed, 1):
+            with errors_at(place):
+                rows.append(_Row(number, place, self._cells(row)))
         cases, notes = self._cases(rows)
-        notes += [f"{what}: {count:,}" for what, count in taken.items()]
         cases, blanks = without_blanks(source, cases, blank)
         contents = [row for _, row in placed]
         filled_columns = filled_names(contents)
@@ -154,26 +147,8 @@ class Columns:
             notes.append(f"answers that are words like NA or None, read as they stand: {words:,}")
         return Table(self, cases, notes)
 
-    def _checked(self, placed: Iterable[Placed]) -> tuple[list["_Row"], Counter[str]]:
-        """Return the cells that are read, and what was taken out of objects, with its number."""
-        rows = []
-        taken: Counter[str] = Counter()
-        for number, (place, row) in enumerate(placed, 1):
-            with errors_at(place):
-                cells = self._cells(row)
-                for name in filter(None, (*self.responses, self.answer, self.reference)):
-                    if is_failure(cells[name]):  # it stands as it is
-                        continue
-                    key, cells[name] = text_in_object(cells[name], repr(name))
-                    if key:
-                        taken[f"of an object in {name!r} its text {key!r} is read"] += 1
-                if self.reference and (fault := fault_of_reference(cells[self.reference])):
-                    raise RecordError(fault)
-            rows.append(_Row(number, place, cells))
-        return rows, taken
-
     def _cells(self, row: dict) -> dict:
-        """Return the cells that are read; one that a row lacks is blank. RecordError if one is not text."""
+        """Return the cells that are read; one that a row lacks is blank. RecordError if one is not text, or no reference."""
         for name in filter(None, (self.question, self.model)):
             if name not in row:
                 raise RecordError(f"{name!r} is missing; found the keys {', '.join(map(str, row))}")
@@ -183,20 +158,25 @@ class Columns:
                 cells[name] = str(cell)
             elif not (isinstance(cell, str | None) or (name == self.question and _is_asked(cell))):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
+        if fault := fault_of_reference(cells.get(self.reference)):
+            raise RecordError(fault)
         return cells
 
     def _cases(self, rows: Sequence["_Row"]) -> tuple[PlacedCases, list[str]]:
         """Return the cases, and lines on what the rows of one case differ in."""
-        keys = [key_of(row.cells[self.question]) if self.model else str(row.number) for row in rows]
-        ids = [_text(row.cells[self.id]) for row in rows] if self.id else [""]
-        by_id = any(ids) and (len(set(ids)) < len(ids) or len(set(keys)) == len(keys))
+        questions = [str(row.number) for row in rows]  # of a wide table each row has its own
+        if self.model:
+            questions = [key_of(row.cells[self.question]) for row in rows]
+        ids = [_text(row.cells.get(self.id)) for row in rows]
+        are_shared = len(set(ids)) < len(ids)
+        by_id = any(ids) and (are_shared or len(set(questions)) == len(questions))
         groups: dict[str, list[_Row]] = {}
-        for row, key in zip(rows, ids if by_id and self.model else keys):
+        for row, key in zip(rows, ids if by_id and self.model else questions):
             if not key and by_id:
                 fault = "the id is blank, and in other rows it names the case"
                 raise RecordError(f"{row.place}: {fault}")
             groups.setdefault(key, []).append(row)
-        cases = [(group[0].place, self._case(group, bool(by_id))) for group in groups.values()]
+        cases = [(group[0].place, self._case(group, by_id)) for group in groups.values()]
         return cases, [f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else []
 
     def _case(self, rows: Sequence["_Row"], by_id: bool) -> Case:
@@ -255,31 +235,35 @@ def without_blanks(
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
-    given = [case.responses for _, case in placed]
-    answers = list(itertools.chain(*given))
-    failed = [answer.text for answer in answers if is_failure(answer.text)]
-    no_answers = {"", *failed}
-    blanks = Counter(answer.model for answer in answers if answer.text in no_answers)
+    blanks: Counter[str] = Counter()  # by model
+    failures = []
+    settled = []
+    number = 0
+    for place, case in placed:
+        responses = []
+        for response in case.responses:
+            number += 1
+            is_failed = is_failure(response.text)
+            if response.text and not is_failed:
+                responses.append(response)
+                continue
+            blanks[response.model] += 1
+            if is_failed:
+                failures.append(response.text)
+            if blank == "lowest":
+                responses.append(replace(response, text=""))
+        settled.append((place, replace(case, responses=tuple(responses))))
     if not blanks:
         return placed, []
-    count = f"{blanks.total():,} of {len(answers):,} answers are blank"
-    if failed:
-        count += f" or an error of a program, such as {failed[0][:60]!r}"
+    count = f"{blanks.total():,} of {number:,} answers are blank"
+    if failures:
+        count += f" or an error of a program, such as {failures[0][:60]!r}"
     count += f" ({', '.join(f'{model} {number:,}' for model, number in blanks.items())})"
     if blank is None:
         raise RecordError(
             f"{source}: {count}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
             "--blank skip if it was not asked"
         )
-    settled = []
-    for place, case in placed:
-        responses = []
-        for response in case.responses:
-            if response.text not in no_answers:
-                responses.append(response)
-            elif blank == "lowest":
-                responses.append(replace(response, text=""))
-        settled.append((place, replace(case, responses=tuple(responses))))
     meaning = "are empty answers" if blank == "lowest" else "were not asked"
     return settled, [f"{count}, and {meaning} (--blank {blank})"]
 
@@ -299,23 +283,17 @@ def _quoted(name: str) -> str:
     return repr(name) if set(name) & set(",;()'\"") or not name.isprintable() else name
 
 
-def _cased(name: str) -> str:
-    """Return a name in small letters, with "_" where a change of case begins a word: "expectedOutput", not "MedPaLM", "CoT"."""
-    return re.sub(r"(?<=[a-zß-ÿ]{2})(?=[A-Z])|(?<=[A-Z\d])(?=[A-Z][a-z]{2})", "_", name).casefold()
-
-
 def plain(name: str) -> str:
-    """Return the name of a column or a criterion as it is compared: its words in small letters, with "_" between them."""
-    return re.sub(r"[\W_]+", "_", _cased(name)).strip("_")
+    """Return the name of a column or a criterion as it is compared: its words in small letters, with "_" between them.
 
-
-def _unnumbered(name: str) -> str:
-    """Return the plain name of a column without a number at its end, "context" for "Context 2"."""
-    return plain(name).rstrip("_0123456789")
+    A change of case begins a word: "expectedOutput", not "MedPaLM" and "CoT".
+    """
+    words = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", "_", name).casefold()
+    return re.sub(r"[\W_]+", "_", words).strip("_")
 
 
 def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return role → column, and the columns of candidates, that `--columns` names; RecordError for a name that comes twice."""
+    """Return role → column, and the columns of candidates, that `--columns` names; RecordError for a role that comes twice."""
     roles = {}
     responses = []
     for entry in entries:
@@ -326,9 +304,6 @@ def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             raise RecordError(f"--columns: {role!r} is named twice")
         else:
             roles[role] = column
-    for name, count in Counter([*roles.values(), *responses]).items():
-        if count > 1:
-            raise RecordError(f"--columns: the column {name!r} is named twice")
     return roles, responses
 
 
@@ -337,13 +312,12 @@ def _recognize(roles: dict[str, str], names: Sequence[str], wanted: Iterable[str
     doubts = []
     for role in wanted:
         called = [name for name in names if plain(name) in NAMES[role]]
-        if role != "question":
-            called = [name for name in called if plain(name) == role] or called
         if role in roles or not called:
             continue
-        if len(called) > 1:
+        exact = [name for name in called if plain(name) == role]
+        roles[role] = [*exact, *called][0]
+        if len(called) > 1 and len(exact) != 1:
             doubts.append(f"{' or '.join(map(repr, called))} may be the {role}")
-        roles[role] = called[0]
     return doubts
 
 
@@ -363,33 +337,27 @@ def _find_answer(roles: dict[str, str], texts: Sequence[str]) -> list[str]:
 def _find_responses(
     roles: dict[str, str], texts: list[str], least_responses: int
 ) -> tuple[list[str], list[str]]:
-    """Return the candidates' columns of a wide table, and why one is in doubt, which may be the reference."""
-    pair = [name for name in texts if plain(name) in PREFERENCE]
-    responses = pair if len(pair) == len(PREFERENCE) else texts
-    unsure = _may_be_reference(responses, roles, least_responses)
-    if unsure is None:
-        return responses, []
-    if "reference" not in roles or plain(unsure) not in NAMES["answer"]:
-        roles.setdefault("reference", unsure)
-        responses = [name for name in responses if name != unsure]
-    return responses, [f"{unsure!r} may be the reference, or a candidate's responses"]
+    """Return the candidates' columns of a wide table, and why one is in doubt, which may be the reference.
+
+    In doubt is a column that is called answer beside others, or alone where no responses are needed, and one whose name has
+    a word of a trusted answer. It stands as the reference, if no other column does.
+    """
+    is_one = len(texts) == 1 and (least_responses or "reference" in roles)
+    doubtful = [name for name in texts if plain(name) in NAMES["answer"] and not is_one]
+    doubtful += [name for name in texts if TRUSTED & {plain(name), *plain(name).split("_")}]
+    if not doubtful:
+        return texts, []
+    unsure = doubtful[0]
+    if roles.setdefault("reference", unsure) == unsure:
+        texts = [name for name in texts if name != unsure]
+    return texts, [f"{unsure!r} may be the reference, or a candidate's responses"]
 
 
 def _is_known(name: str) -> bool:
-    """Return whether a column is no candidate's by its name."""
-    words = _unnumbered(name).split("_")
-    return plain(name) in KNOWN or "_".join(words) in BESIDE or words[-1] in ENDINGS
-
-
-def _may_be_reference(names: list[str], roles: Container[str], least_responses: int) -> str | None:
-    """Return the first of the columns with text that may be the reference, and no candidate's; None if there is none."""
-    answers = [name for name in names if plain(name) in NAMES["answer"]]
-    # Where responses are not needed, an answer without a reference beside it may be the trusted one.
-    alone = not least_responses and "reference" not in roles and names == ["answer"]
-    if answers and (alone or len(names) > 1):
-        return answers[0]
-    trusted = (name for name in names if TRUSTED & {_unnumbered(name), *plain(name).split("_")})
-    return next(trusted, None)
+    """Return whether a column is no candidate's by its name, also with a number behind it, or without any name."""
+    unnumbered = plain(name).rstrip("_0123456789")
+    is_beside = plain(name) in KNOWN or unnumbered in BESIDE
+    return is_beside or unnumbered.split("_")[-1] in ENDINGS or bool(NAMELESS.fullmatch(name))
 
 
 def _text(cell: Any) -> str:
@@ -397,8 +365,11 @@ def _text(cell: Any) -> str:
 
 
 def no_value(cell: Any) -> bool:
-    """Return whether a cell holds a word that programs write where there is no value; signs around it do not count."""
-    return isinstance(cell, str) and re.sub(r"\A[\W_]+|[\W_]+\Z", "", cell.casefold()) in NO_VALUE
+    """Return whether a cell holds signs alone, or a word between signs that programs write where there is no value."""
+    if not isinstance(cell, str) or not filled(cell):
+        return False
+    word = re.sub(r"\A[\W_]+|[\W_]+\Z", "", cell.casefold())
+    return not word or word in NO_VALUE
 
 
 def is_failure(cell: Any) -> bool:
@@ -420,14 +391,14 @@ def fault_of_reference(cell: Any) -> str | None:
     """Return why a cell cannot be taken for a reference: it says that there is none, or names a choice; else None."""
     if not isinstance(cell, str) or not filled(cell):
         return None
+    is_link_or_date = NO_TEXT.fullmatch(cell.strip()) and re.search(r"[^\W\d]", cell)
     if is_choice(cell):
-        return f"the reference is {cell!r}, the letter of a choice: write the text of the choice, or leave it blank"
-    if NO_TEXT.fullmatch(cell.strip()) and re.search(r"[^\W\d]", cell):
-        return f"the reference is {cell[:80]!r}, an address or a date: write what an answer should say, or leave it blank"
-    if no_value(cell) or is_failure(cell) or not re.search(r"\w", cell):
-        why = f"the reference is {cell[:80]!r}, as programs and people write where there is none"
-        return f"{why}: leave it blank, or write the reference in other words"
-    return None
+        what = "the letter of a choice"
+    elif is_link_or_date or no_value(cell) or is_failure(cell):
+        what = "a date, a link, or what is written where there is none"
+    else:
+        return None
+    return f"the reference is {cell[:80]!r}, {what}: write what an answer should say, or leave it blank"
 
 
 def _has_text(name: str, rows: Iterable[dict]) -> bool:

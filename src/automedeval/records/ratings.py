@@ -5,7 +5,7 @@ programs write where there is no value, is missing: it is counted and left out.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,16 +24,11 @@ from automedeval.records.columns import (
 from automedeval.records.errors import errors_at
 from automedeval.records.questions import key_of, question_text
 from automedeval.records.readers import Placed
-from automedeval.records.rows import NoText, filled, read_rows
+from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError
 
 _KEYS = frozenset[str]().union(*RATINGS.values())
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
-# What people write where they give no score, beside the words of programs.
-_MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
-NO_SCORE = re.compile(
-    rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I
-)
 A_RATER = re.compile(
     rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])"
 )  # the name of one's column
@@ -44,7 +39,6 @@ STARS = re.compile(  # of Label Studio
     r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z"""
 )
 DECIMAL_COMMA = re.compile(r"\A([-+]?\d+),(\d{1,2})\Z")
-CODES = {-999, -99, -9, 77, 88, 98, 99, 999}  # what surveys write for a missing answer
 MARKED = re.compile(r"(?i)^criterion[\W_]+")
 NAMING = "called score, criterion_NAME, rater_1, or as a model is"
 UNSURE = (
@@ -56,7 +50,7 @@ SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
 # The states of an answer that is none.
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending", NO_ANSWER)
 
 
 def placed_ratings(
@@ -82,8 +76,9 @@ def placed_ratings(
     answers = []
     for place, row in read_rows(path):
         answers += [(place, answer) for answer in _answers(row, left_out)]
-    rows, split_by, notes = _one_score_each(answers, rated.models)
-    columns = _columns_of([row for _, row in rows], path)
+    with errors_at(path):
+        rows, split_by, notes = _one_score_each(answers, rated.models)
+        columns = _columns_of([row for _, row in rows])
     ratings = []
     for place, row in rows:
         with errors_at(place):
@@ -92,24 +87,17 @@ def placed_ratings(
             left_out[NO_ANSWER] += 1
         else:
             ratings.append((place, rating))
-    _check_criteria(ratings, better, worse, path)
-    by_criterion = defaultdict(set)
-    for _, rating in ratings:
-        by_criterion[rating.criterion].add(rating.score)
-    _refuse_codes(ratings, by_criterion)
-    if "annotator" not in columns:
-        rated_on = {(rating.case_id, rating.model, rating.criterion) for _, rating in ratings}
-        if len(rated_on) < len(ratings):
-            raise RecordError(
-                f"{path}: responses are rated twice: call the column that says by whom rater"
-            )
-        notes.append("no column is called rater: the ratings are taken as one person's")
+    with errors_at(path):
+        _check_criteria(ratings, better, worse)
+        if "annotator" not in columns:
+            _check_one_person(ratings)
+            notes.append("no column is called rater: the ratings are taken as one person's")
     beside = filled_names([rating.extra for _, rating in ratings])
     unread = [name for name in beside if name not in ("rubric", "role") and not _is_key(name)]
     if unread:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
-    return _turned(ratings, by_criterion, worse), [f"{path}: {note}" for note in notes]
+    return _turned(ratings, worse), [f"{path}: {note}" for note in notes]
 
 
 def _rating(
@@ -120,9 +108,6 @@ def _rating(
     score = _score(cells["score"], f" in {row[split_by]!r}" if split_by else "")
     if score is None:
         return None
-    for role in ("case_id", "question"):
-        if isinstance(cells.get(role), NoText):
-            raise RecordError(f"{columns[role]!r} must be text, not {cells[role]}")
     case_id = rated.locate(cells.get("case_id"), cells.get("question"))
     model = rated.model_of(case_id, cells.get("model"))
     annotator = _text(cells.get("annotator", "rater"))
@@ -168,7 +153,7 @@ class _RatedCases:
         return model or models[0]
 
 
-def _columns_of(rows: Sequence[dict], path: str | Path) -> dict[str, str]:
+def _columns_of(rows: Sequence[dict]) -> dict[str, str]:
     """Return role → column; RecordError if no column has the score or the case, or two may have the score."""
     names = {plain(name): name for name in names_of(rows)}
     called = {}
@@ -177,18 +162,14 @@ def _columns_of(rows: Sequence[dict], path: str | Path) -> dict[str, str]:
     # Programs number their rows and tasks so.
     if all(re.fullmatch(r"\s*\d*\s*", _text(row.get(names.get("id")))) for row in rows):
         called["case_id"] = [name for name in called["case_id"] if plain(name) != "id"]
-    needed = {
-        f"a score, {NAMING}": called["score"],
-        "a question, or the case as case_id": called["case_id"] or called["question"],
-    }
-    for what, columns in needed.items():
-        if rows and not columns:
-            there = ", ".join(names.values())
-            raise RecordError(f"{path}: no column holds {what}; there are {there}")
-    for row in rows:
-        if len({str(row.get(name)) for name in called["score"]}) > 1:
-            several = " or ".join(map(repr, called["score"]))
-            raise RecordError(f"{path}: {several} may be the score: leave one")
+    there = ", ".join(names.values())
+    if rows and not called["score"]:
+        raise RecordError(f"no column holds a score, {NAMING}; there are {there}")
+    if rows and not called["case_id"] and not called["question"]:
+        raise RecordError(f"no column holds a question, or the case as case_id; there are {there}")
+    if len(called["score"]) > 1:
+        several = " or ".join(map(repr, called["score"]))
+        raise RecordError(f"{several} may be the score: leave one")
     return {role: columns[0] for role, columns in called.items() if columns}
 
 
@@ -196,25 +177,19 @@ def _one_score_each(
     rows: list[Placed], models: Collection[str]
 ) -> tuple[list[Placed], str, list[str]]:
     """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
-    contents = [row for _, row in rows]
-    columns = filled_names(contents)
-    whose = {name: A_SCORE.sub("", name) for name in columns if not _is_key(name)}
-    marked = {name: MARKED.sub("", word) for name, word in whose.items() if MARKED.match(word)}
-    criteria = [name for name, word in whose.items() if _is_criterion(name, plain(word), contents)]
-    kinds = {
-        "model": {name: word for name, word in whose.items() if word in models},
-        "annotator": {name: word for name, word in whose.items() if A_RATER.fullmatch(plain(word))},
-        "criterion": marked or {name: whose[name] for name in criteria},
-    }
+    columns = filled_names([row for _, row in rows])
     called = {plain(name) for name in columns}
-    for role in tuple(kinds):
-        if not kinds[role] or called & {*RATINGS[role]}:
-            del kinds[role]
-    if not kinds or called & {*RATINGS["score"]}:
+    if called & {*RATINGS["score"]}:
+        return rows, "", []
+    kinds = {}
+    for role, scores in _columns_of_scores(columns, models).items():
+        if scores and not called & {*RATINGS[role]}:
+            kinds[role] = scores
+    if not kinds:
         return rows, "", []
     if len(kinds) > 1:
-        first, second = (", ".join(map(repr, scores)) for scores in [*kinds.values()][:2])
-        raise RecordError(f"{rows[0][0]}: {first} or {second} may be the scores: leave one out")
+        first, second, *_ = (", ".join(map(repr, scores)) for scores in kinds.values())
+        raise RecordError(f"{first} or {second} may be the scores: leave one out")
     ((role, scores),) = kinds.items()
     parted = []
     for place, row in rows:
@@ -224,15 +199,24 @@ def _one_score_each(
     return parted, role, [f"scores of one {role} a column: {', '.join(scores)}"]
 
 
-def _is_criterion(name: str, plain_name: str, rows: Iterable[dict]) -> bool:
-    """Return whether a column has scores on a criterion by its name; one that may as well hold texts, by its numbers."""
-    if plain_name not in BESIDE or plain_name not in CRITERIA:
-        return plain_name in CRITERIA
-    try:
-        scores = [_score(row.get(name)) for row in rows]
-    except RecordError:
-        return False
-    return any(score is not None for score in scores)
+def _columns_of_scores(
+    columns: Iterable[str], models: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """Return role → column → the model, rater or criterion that its name says, of columns that may hold one's scores."""
+    of_models, of_raters, marked, criteria = {}, {}, {}, {}
+    for name in columns:
+        word = A_SCORE.sub("", name)
+        if _is_key(name):
+            continue
+        if word in models:
+            of_models[name] = word
+        if A_RATER.fullmatch(plain(word)):
+            of_raters[name] = word
+        if MARKED.match(word):
+            marked[name] = MARKED.sub("", word)
+        if plain(word) in CRITERIA and plain(name) not in BESIDE:
+            criteria[name] = word
+    return {"model": of_models, "annotator": of_raters, "criterion": marked or criteria}
 
 
 def _is_key(name: str) -> bool:
@@ -241,23 +225,22 @@ def _is_key(name: str) -> bool:
 
 
 def _check_criteria(
-    ratings: Iterable[tuple[str, Rating]],
-    better: Collection[str],
-    worse: Collection[str],
-    path: str | Path,
+    ratings: Iterable[tuple[str, Rating]], better: Collection[str], worse: Collection[str]
 ) -> None:
     """Raise a RecordError for a criterion of which nobody says which way it counts, or one that only `worse` has."""
     names = {rating.criterion for _, rating in ratings}
-    if unknown := sorted({*worse} - names - {"none"}):
+    for name in sorted({*worse} - names - {"none"}):
         there = ", ".join(sorted(names))
-        raise RecordError(f"--worse: {path} has no criterion {unknown[0]!r}, but {there}")
+        raise RecordError(f"--worse: there is no criterion {name!r}, but {there}")
+    if worse:
+        return
     known = {*better}
     for _, rating in ratings:
         if BY_A_RUBRIC.fullmatch(str(rating.extra.get("rubric"))):
             known.add(rating.criterion)
-    for name in sorted(names - known) if not worse else ():
+    for name in sorted(names - known):
         if not is_better_by_name(name):
-            raise RecordError(f"{path}: {name!r} {UNSURE}")
+            raise RecordError(f"{name!r} {UNSURE}")
 
 
 def is_better_by_name(criterion: str) -> bool:
@@ -267,27 +250,25 @@ def is_better_by_name(criterion: str) -> bool:
     return not words or bool({name, "_".join(words)} & CRITERIA)
 
 
-def _refuse_codes(ratings: Iterable[tuple[str, Rating]], scores: Mapping[str, set[float]]) -> None:
-    """Raise RecordError for a number that surveys write where there is no score, if all others are from 0 to 10."""
-    for place, rating in ratings:
-        if rating.score not in CODES:
-            continue
-        others = scores[rating.criterion] - CODES
-        if others and min(others) >= 0 and max(others) <= 10:
-            raise RecordError(
-                f"{place}: the score {rating.score:g} looks like a code for none, the others are at most 10: leave it blank"
-            )
+def _check_one_person(ratings: Sequence[tuple[str, Rating]]) -> None:
+    """Raise RecordError if a response is rated twice, of ratings of which no column says by whom."""
+    rated = {(rating.case_id, rating.model, rating.criterion) for _, rating in ratings}
+    if len(rated) < len(ratings):
+        raise RecordError("responses are rated twice: call the column that says by whom rater")
 
 
 def _turned(
-    ratings: list[tuple[str, Rating]], scores: Mapping[str, set[float]], worse: Collection[str]
+    ratings: Iterable[tuple[str, Rating]], worse: Collection[str]
 ) -> list[tuple[str, Rating]]:
     """Return ratings with the scores on some criteria turned round, between the lowest and the highest that were given."""
-    ends = {name: min(scores[name]) + max(scores[name]) for name in worse if name in scores}
+    scores: dict[str, list[float]] = {name: [] for name in worse}
+    for _, rating in ratings:
+        scores.setdefault(rating.criterion, []).append(rating.score)
     turned = []
     for place, rating in ratings:
-        if rating.criterion in ends:
-            rating = replace(rating, score=ends[rating.criterion] - rating.score)
+        if rating.criterion in worse:
+            given = scores[rating.criterion]
+            rating = replace(rating, score=min(given) + max(given) - rating.score)
         turned.append((place, rating))
     return turned
 
@@ -303,16 +284,9 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
     return text if text in names else text.strip(" \t\r\n\xa0")
 
 
-def _is_missing(cell: Any) -> bool:
-    """Return whether a cell has no score: it is blank, NaN, or what programs and people write where there is none."""
-    if not filled(cell) or no_value(cell) or cell != cell:
-        return True
-    return isinstance(cell, str) and NO_SCORE.fullmatch(cell) is not None
-
-
 def _score(cell: Any, whose: str = "") -> float | None:
-    """Return a score, None if it is missing; RecordError if it is no number."""
-    if _is_missing(cell):
+    """Return a score, None if the cell is blank, NaN, or what is written where there is none; RecordError for no number."""
+    if not filled(cell) or no_value(cell) or cell != cell:
         return None
     text = str(cell).strip() if isinstance(cell, str | list) else ""
     text = DECIMAL_COMMA.sub(r"\1.\2", STARS.sub(r"\1", text))
@@ -338,13 +312,12 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     about: dict = {}
     for part in ("data", "fields", "metadata"):
         about |= row[part] if isinstance(row.get(part), dict) else {}
-    lists = [row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)]
-    answers = [*(_label_studio(lists[0]) if lists else _argilla(row))]
-    if not lists:  # a task's own id is its number
+    if isinstance(row.get("annotations"), list):  # a task's own id is its number
+        answers = list(_label_studio(row["annotations"]))
+    else:
+        answers = list(_argilla(row))
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-        if not answers and "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
-            left_out[row["answer"]] += 1
-        elif not answers:
+        if not answers:
             yield row
     about = {key: cell for key, cell in about.items() if plain(key) in ABOUT_RATED}
     people: dict[Any, dict] = {}
@@ -368,14 +341,15 @@ def _label_studio(annotations: list) -> Iterator[_Answer]:
     """Yield the numbers and choices of the annotations of a task; the control's name is the criterion."""
     for number, annotation in enumerate(_objects(annotations)):
         user, results = annotation.get("completed_by"), annotation.get("result")
-        if annotation.get("was_cancelled") or not results:
-            status = "cancelled" if annotation.get("was_cancelled") else NO_ANSWER
-            yield _Answer(number, user, status)
+        if annotation.get("was_cancelled"):
+            yield _Answer(number, user, "cancelled")
             continue
+        if not results:
+            yield _Answer(number, user, NO_ANSWER)
         for result in _objects(results):
             content = result.get("value") or {}
             values = [content[key] for key in ("rating", "number", "choices") if key in content]
-            if not values or values[0] is None:  # a text, or a mark
+            if not values:  # a text, or a mark
                 continue
             value = values[0]
             if isinstance(value, list) and len(value) == 1:

@@ -31,8 +31,6 @@ def read_lines(path: str | Path, split: str = "") -> Iterator[Placed]:
     with foreign_errors_at(path, OSError), open(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
             place = f"{path}:{number}"
-            if number == 1 and (kind := _kind_of(line)):
-                raise RecordError(f"{path}: {kind}")
             record = _parsed(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, place)
             if record is not None:
                 yield place, record
@@ -125,14 +123,11 @@ def read_records(path: str | Path, kind: type) -> Iterator[Any]:
 
 
 def named_file(text: str) -> tuple[str, str]:
-    """Split NAME=FILE into the name and the file; the name is empty where there is none.
-
-    Names and paths may hold "=" themselves: an existing file decides, or else the first "=".
-    """
-    parts = text.split("=")
-    splits = [("=".join(parts[:at]), "=".join(parts[at:])) for at in range(len(parts))]
-    existing = next((split for split in splits if split[1] and Path(split[1]).exists()), None)
-    return existing or splits[min(1, len(parts) - 1)]
+    """Split NAME=FILE at the first "=" into name and file; the name is empty without one, and of a file that exists."""
+    if "=" not in text or Path(text).exists():
+        return "", text
+    name, _, file = text.partition("=")
+    return name, file
 
 
 def verdicts_file(path: str | Path) -> Path:
@@ -204,27 +199,11 @@ def without_repeats(
         yield place, record
 
 
-# How files begin that are given in the place of a text.
-_KINDS = {
-    b"PK\3\4": "a spreadsheet under another name: let it end in .xlsx",
-    b"\xd0\xcf\x11\xe0": "an old spreadsheet: save it as .xlsx",
-    b"PAR1": "a Parquet file under another name: let it end in .parquet",
-    b"%PDF": "a PDF, and no text",
-}
-
-
-def _kind_of(content: bytes) -> str | None:
-    """Return what a file is that is no text, by its first bytes; None if they do not tell."""
-    return next((kind for start, kind in _KINDS.items() if content.startswith(start)), None)
-
-
 def read_text(file: Any, place: str | None = None) -> str:
     """Return the text of a path or packaged resource, which errors call `place`; RecordError if it cannot be read as UTF-8."""
     place = place or str(file)
     with foreign_errors_at(place, OSError):
         content = file.read_bytes()
-    if kind := _kind_of(content):
-        raise RecordError(f"{place}: {kind}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -4,11 +4,8 @@ import csv
 import io
 import itertools
 import json
-import re
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,6 @@ from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.readers import Placed, parse_json, read_lines, read_text
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
-PLAIN = re.compile(
-    r"General|@|(?:0|#,##0)(?:\.0+)?"
-)  # formats of numbers without a sign, a unit or a zero in front
 
 
 def read_rows(path: str | Path, split: str = "") -> Iterator[Placed]:
@@ -38,21 +32,18 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[Placed]:
 def _read_csv(file: Path) -> Iterator[Placed]:
     csv.field_size_limit(2**31 - 1)  # an answer may be longer than the 128 KiB that csv expects
     text = read_text(file)
-    # Excel may name the separator in a line in front, whose end stays, so that the others keep their numbers.
-    named = re.match(r"sep=([,;\t])(?=[\r\n])", text)
-    if named:
-        text = text[named.end() :]
     fits = []
-    for separator in named[1] if named else SEPARATORS:
+    for separator in SEPARATORS:
         with suppress(RecordError):  # a name between quotation marks is no CSV by another one
-            if len(next(_cells(file, text, separator), ("", []))[1]) > 1:
+            _, names = next(_cells(file, text, separator), ("", []))
+            if len(names) > 1:
                 fits.append(separator)
     if len(fits) > 1:
         signs = " or ".join(map(repr, fits))
         raise RecordError(
             f"{file}: {signs} may separate the cells: save it with one that no column's name has"
         )
-    yield from _named(file, _cells(file, text, fits[0] if fits else SEPARATORS[0]))
+    yield from _named(file, _cells(file, text, [*fits, ","][0]))
 
 
 def _cells(file: Path, text: str, separator: str) -> Iterator[tuple[str, list[str]]]:
@@ -76,17 +67,9 @@ def _read_xlsx(file: Path) -> Iterator[Placed]:
 
     sheets = {}
     with foreign_errors_at(f"{file}: cannot be read as a spreadsheet"):
-        merged = _merged_cells(file)
-        values = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        formulas = openpyxl.load_workbook(file, read_only=True)
-        for sheet, written in zip(values.worksheets, formulas.worksheets):
-            # the dimensions that the file states may be of an earlier content
-            sheet.reset_dimensions()
-            written.reset_dimensions()
-            rows = []
-            for cells, formulas_of_row in zip(sheet.iter_rows(), written.iter_rows()):
-                rows.append(list(map(_cell, cells, formulas_of_row)))
-            _mark_merged(rows, merged.get(sheet.title, ()))
+        for sheet in openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets:
+            sheet.reset_dimensions()  # those that the file states may be of an earlier content
+            rows = [list(map(_text_of, values)) for values in sheet.iter_rows(values_only=True)]
             if any(map(filled, itertools.chain(*rows))):
                 sheets[sheet.title] = rows
     if len(sheets) > 1:
@@ -99,51 +82,8 @@ def _read_xlsx(file: Path) -> Iterator[Placed]:
         yield from _named(file, placed)
 
 
-def _merged_cells(file: Path) -> dict[str, list[Any]]:
-    """Return the merged cells of each sheet; a book without them is not read as a whole."""
-    import openpyxl
-
-    with zipfile.ZipFile(file) as archive:
-        sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
-        if not any(b"mergeCell " in archive.read(name) for name in sheets):
-            return {}
-    return {
-        sheet.title: list(sheet.merged_cells.ranges)
-        for sheet in openpyxl.load_workbook(file).worksheets
-    }
-
-
-def _mark_merged(rows: list[list[Any]], merged: Iterable[Any]) -> None:
-    """Put what it is into each cell below the first one of merged cells, which has none of their content."""
-    for cells in merged:
-        what = f"a part of the merged cells {cells.coord}: part them, and fill each one"
-        for row in rows[cells.min_row : cells.max_row]:
-            row += [""] * (cells.max_col - len(row))
-            for column in range(cells.min_col - 1, cells.max_col):
-                row[column] = NoText(what, merged=True)
-
-
-@dataclass(frozen=True)
-class NoText:
-    """A cell of a spreadsheet that has no text; `what` says what it has."""
-
-    what: str
-    merged: bool = False  # then it is as a blank cell where nothing reads it
-
-    def __str__(self) -> str:
-        return self.what
-
-
-def _cell(cell: Any, written: Any) -> Any:
-    """Return the text of a cell, also of a number, "" if it is blank, else NoText; `written` is the cell with its formula."""
-    value = cell.value
-    if cell.data_type == "e":
-        return NoText(f"the error {value}")
-    if value is None and written.data_type == "f" and cell.data_type != "str":
-        # else the formula's value is ""
-        return NoText("a formula whose value is not in the file")
-    if cell.data_type == "n" and value is not None and not PLAIN.fullmatch(cell.number_format):
-        return NoText(f"a number that the sheet shows as {cell.number_format!r}: make it a text")
+def _text_of(value: Any) -> Any:
+    """Return the text of a cell's value, also of a number, "" of a blank cell; a date stays, and is no text."""
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
@@ -153,9 +93,7 @@ def _cell(cell: Any, written: Any) -> Any:
 
 def filled(cell: Any) -> bool:
     """Return whether a cell holds something: a text that is not blank, or another value than null."""
-    if isinstance(cell, str):
-        return bool(cell.strip())
-    return cell is not None and not (isinstance(cell, NoText) and cell.merged)
+    return bool(cell.strip()) if isinstance(cell, str) else cell is not None
 
 
 def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[Placed]:
@@ -164,22 +102,17 @@ def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[Placed]:
     A column without a name gets the one that pandas gives it, "Unnamed: 0" and so on. No two columns may have one name.
     """
     names: list[str] = []
-    is_header_alone = False
     for place, cells in placed:
         if not any(map(filled, cells)):
             continue
         if names:
-            is_header_alone = False
             names += [f"Unnamed: {at}" for at in range(len(names), len(cells))]
             yield place, dict(itertools.zip_longest(names, cells, fillvalue=""))
             continue
         names = [str(cell).strip() or f"Unnamed: {at}" for at, cell in enumerate(cells)]
-        is_header_alone = True
         for name in names:
             if names.count(name) > 1:
                 raise RecordError(f"{file}: two columns are called {name!r}")
-    if is_header_alone:
-        raise RecordError(f"{file}: a header, and no row below it")
 
 
 def _read_json(file: Path) -> Iterator[Placed]:
@@ -191,10 +124,6 @@ def _read_json(file: Path) -> Iterator[Placed]:
             raise RecordError(f"{file}: not JSON: {error}") from None
         yield from read_lines(file)  # JSON Lines under another name
         return
-    if isinstance(rows, dict) and all(isinstance(value, dict | list) for value in rows.values()):
-        raise RecordError(
-            f"{file}: one object, and no list of rows; pandas writes one by to_json(orient='records')"
-        )
     for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         if not isinstance(row, dict):
             raise RecordError(f"{file}: row {number} is not an object: {json.dumps(row)[:80]}")

@@ -17,7 +17,6 @@ from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.processes import process_count
 from automedeval.records.readers import named_file, read_json, verdicts_file
-from automedeval.records.rows import read_rows
 from automedeval.records.text import shown_address
 
 _SECRET = ("hub_token",)
@@ -84,31 +83,16 @@ def run_arguments(file: Path) -> dict:
 
 
 def columns_of_run(verdicts: Iterable[str | Path], cases: str) -> list[str]:
-    """Return the --columns by which a table was read when it was judged, by the records beside its verdicts; [] without any.
-
-    Where no run was on this very file, they are those of the only other file of its name, if the table has all of them.
-    """
-    table = Path(named_file(cases)[1])
-    by_file: dict[Path, list[str]] = {}
+    """Return the --columns by which a table was read when it was judged, by the records beside its verdicts; [] without any."""
+    table = Path(named_file(cases)[1]).resolve()
     for place in verdicts:
         folder = verdicts_file(named_file(str(place))[1]).parent
         for file in sorted(folder.glob("run-*.json")):
             run = run_arguments(file)
-            if isinstance(run.get("cases"), list):
-                judged = Path(run["cases"][0]).resolve()
-                by_file[judged] = by_file.get(judged) or run.get("columns", [])
-    if table.resolve() in by_file:
-        return by_file[table.resolve()]
-    namesakes = [columns for file, columns in by_file.items() if file.name == table.name]
-    if len(namesakes) != 1 or not _has_columns(table, namesakes[0]):
-        return []
-    return namesakes[0]
-
-
-def _has_columns(table: Path, columns: Sequence[str]) -> bool:
-    """Return whether a table has all columns that entries of --columns name."""
-    names = {name for _, row in read_rows(table, split="test") for name in row}
-    return all(entry in names or entry.partition("=")[2] in names for entry in columns)
+            judged = run.get("cases") or [""]
+            if Path(judged[0]).resolve() == table and run.get("columns"):
+                return run["columns"]
+    return []
 
 
 def installed_versions(*more: str) -> dict[str, str]:
