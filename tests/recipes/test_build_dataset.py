@@ -4,12 +4,10 @@ import random
 import re
 import sys
 import types
-import zlib
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from doubles.dataset_study import PLAN, Study, case_of, text, verdict_of
+from doubles.dataset_study import PLAN, Study, WordEncoder, case_of, text, verdict_of
 from huggingface_hub import DatasetCard
 from programs import failed, succeeded, told
 from pyarrow.parquet import read_table
@@ -205,27 +203,11 @@ def test_labels_and_topics_are_in_the_card(study):
     assert DatasetCard(card).data.license_name == "not-stated"
 
 
-class Encoder:
-    """Stands in for an encoder, which takes seconds to load: a text's vector counts its words."""
-
-    name, fingerprint = "words", "0" * 12
-
-    def __init__(self, model: str, device: str):
-        self.model = model
-
-    def encode(self, texts: list[str]) -> np.ndarray:
-        vectors = np.zeros((len(texts), 32), np.float32)
-        for row, words in enumerate(texts):
-            for word in words.lower().split():
-                vectors[row, zlib.crc32(word.encode()) % 32] += 1
-        return vectors
-
-
 @pytest.fixture
 def quick_classifier(monkeypatch):
     """Put the stand-in in the encoder's place, and make the grid that is searched small."""
     monkeypatch.setitem(
-        sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=Encoder)
+        sys.modules, "automedeval.models.embeddings", types.SimpleNamespace(Encoder=WordEncoder)
     )
     for name, values in (("PENALTIES", (1.0,)), ("WIDTHS", ("scale",))):
         monkeypatch.setattr(f"automedeval.study.dataset.quality.{name}", values)

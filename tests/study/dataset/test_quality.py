@@ -1,69 +1,45 @@
 """The quality classifier: what it learns, and what it refuses."""
 
-import hashlib
 import json
-import re
-from dataclasses import dataclass, replace
-from typing import Any
+import random
+from dataclasses import replace
 
-import numpy as np
 import pytest
+from doubles.dataset_study import WordEncoder, case_of, verdict_of
 
-from automedeval.records import Case, RecordError, Response, Verdict
+from automedeval.records import RecordError
 from automedeval.study.dataset.corruption import KINDS, corrupt
 from automedeval.study.dataset.quality import Labelled, QualityClassifier
 
-# Of the scores 1 to 5.
-TONES = ["dangerous and wrong", "poor and incomplete", "acceptable", "good and useful", "excellent"]
-THINGS = [f"thing{chr(97 + i)}{chr(97 + j)}" for i in range(10) for j in range(10)]
+TONES = {1: "dangerous and wrong", 2: "poor and brief", 4: "good and useful", 5: "excellent"}
 
 
-@dataclass
-class WordEncoder:
-    """Sum a random direction for each word: texts that share words are close."""
-
-    name: str = "words"
-    fingerprint: str = "f1"
-
-    def encode(self, texts: list[str]) -> np.ndarray:
-        def direction(word):
-            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
-            return np.random.default_rng(seed).normal(size=48)
-
-        words = (re.findall(r"\w+", text.lower()) for text in texts)
-        return np.array([sum(map(direction, each), np.zeros(48)) for each in words], "float32")
-
-
-def labelled(number: int, seed: int = 0) -> list[Labelled]:
-    """Return as many good verdicts as corrupted ones, each about a case of its own."""
-    rng = np.random.default_rng(seed)
+def labelled(first: int, number: int) -> list[Labelled]:
+    """Return as many good verdicts as corrupted ones, each about a case of its own, from a number on."""
     cases, good = {}, []
-    for row in range(2 * number):
-        words = rng.choice(THINGS, (3, 4), replace=False)
-        responses = (Response(f"m{k}", " ".join(["take", *some])) for k, some in enumerate(words))
-        case = Case(f"c{row}", f"What about {words[0, 0]}?", tuple(responses))
+    for at in range(first, first + 2 * number):
+        case = case_of(at)
+        scores = random.Random(at).sample(list(TONES), 2)
+        said = [f"It says {case.responses[index].text}" for index in (1, 0)]
+        steps = [f"Step 1: About {case.question}"]
+        steps.append(f"Step 2: {said[0]} This is {TONES[scores[1]]}.")
+        steps.append(f"Step 3: {said[1]} This is {TONES[scores[0]]}.")
         cases[case.id] = case
-        order = tuple(map(int, rng.permutation(3)))
-        scores = tuple(int(score) for score in rng.choice(5, 3, replace=False) + 1)
-        steps = [f"Takes {' '.join(words[i, :3])}, {TONES[scores[i] - 1]}." for i in order]
-        steps = [f"About {words[0, 0]}.", *steps]
-        rationale = "\n".join(f"Step {k}: {step}" for k, step in enumerate(steps, 1))
-        said = {"valid": True, "rationale": rationale, "scores": scores}
-        good.append(Verdict(case.id, "t", "automedeval@1", order, **said))
-    bad = corrupt(good[number:], cases, seed)
-    low = [Labelled(cases[one.case_id], one, "low", one.extra["corruption"]) for one in bad]
-    return [Labelled(cases[one.case_id], one, "high") for one in good[:number]] + low
+        good.append(verdict_of(case, "strong", scores=scores, rationale="\n".join(steps)))
+    bad = corrupt(good[number:], cases, seed=0)
+    examples = [Labelled(cases[verdict.case_id], verdict, "high") for verdict in good[:number]]
+    for verdict in bad:
+        kind = verdict.extra["corruption"]
+        examples.append(Labelled(cases[verdict.case_id], verdict, "low", kind))
+    return examples
 
 
-SOME = labelled(75)
-OTHERS = labelled(20, seed=9)
-
-
-Fitted = tuple[QualityClassifier, dict[str, Any]]
+SOME = labelled(0, 75)
+OTHERS = labelled(150, 20)
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Fitted:
+def fitted():
     """Return a classifier and its report."""
     classifier = QualityClassifier(WordEncoder())
     return classifier, classifier.fit(SOME, seed=3)
@@ -108,9 +84,8 @@ def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
     case, verdict = OTHERS[0].shown
     one = replace(case, responses=case.responses[:1])
     alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
-    texts = ("No step at all.", None, "", "Step 3: Half a")
-    changes = [{"rationale": text} for text in texts]
-    changes += [{"scores": scores} for scores in (None, (None, 1, 5))]
+    changes = [{"rationale": text} for text in ("No step at all.", None, "", "Step 3: Half a")]
+    changes += [{"scores": None}, {"scores": (None, 1)}]
     odd = [Labelled(case, replace(verdict, **change), "high") for change in changes]
     decided = fitted[0].decide([*odd, Labelled(one, alone, "high")])
     assert len(decided) == 7

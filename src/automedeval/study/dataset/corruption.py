@@ -52,7 +52,12 @@ def _with_fault(
         return None
     extra = {key: verdict.extra[key] for key in verdict.extra if key not in _NOT_COPIED}
     extra["corruption"] = kind
-    gone = {"expected_scores": None, "criterion_scores": None, "raw": "", "usage": {}}
+    gone: dict[str, Any] = {
+        "expected_scores": None,
+        "criterion_scores": None,
+        "raw": "",
+        "usage": {},
+    }
     return replace(faulty, **gone, extra=extra)
 
 
@@ -95,9 +100,9 @@ def _reverse_scores(
 ) -> Change:
     """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
     scores = verdict.scores or ()
-    values = sorted(set(scores) - {None})
+    values = sorted({score for score in scores if score is not None})
     opposite = dict(zip(values, reversed(values)))
-    return {"scores": tuple(map(opposite.get, scores))}
+    return {"scores": tuple(None if score is None else opposite[score] for score in scores)}
 
 
 def _cut_off(verdict: Verdict, case: Case, others: Sequence[Verdict], rng: random.Random) -> Change:

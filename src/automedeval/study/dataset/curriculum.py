@@ -195,11 +195,11 @@ def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[di
     A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
     """
     able = [set(part.accepted(verdicts)) for part in plan.teachers]
-    cases = set().union(*able)
+    cases = set[str]().union(*able)
     teacher_of: dict[str, str] = {}
     for at, part in enumerate(plan.teachers):
         free = able[at] - teacher_of.keys()
-        later = set().union(*able[at + 1 :])
+        later = set[str]().union(*able[at + 1 :])
         purpose = f"teacher {part.teacher}"
         alone = shuffled(plan.seed, purpose, free - later)
         in_order = alone + shuffled(plan.seed, purpose, free & later)

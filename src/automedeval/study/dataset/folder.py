@@ -220,7 +220,8 @@ def write_splits(
     """
     import pandas  # takes its time; comes with datasets
 
-    frames, facts = [], {}
+    frames = []
+    facts: dict[str, Any] = {}
     for name, rows in splits.items():
         if not rows:
             continue
