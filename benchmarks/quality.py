@@ -8,7 +8,7 @@ The verdicts are of high quality; of low quality are those that failed the physi
 The counts of all seeds are added.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 from rows import Results, arguments
 
@@ -48,10 +48,7 @@ def main() -> None:
         if verdict.valid and verdict.rationale
     ]
     verdicts = {(verdict.case_id, verdict.judge, verdict.digest): verdict for verdict in judged}
-    digests: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for case_id, judge, digest in verdicts:
-        digests[case_id, judge].add(digest)
-    failures = verify(args.verdict_ratings, digests).failures if args.verdict_ratings else {}
+    failures = verify(args.verdict_ratings, verdicts).failures if args.verdict_ratings else {}
     faulty = [key for key in verdicts if FAULTS & set(failures.get(key, ()))]
     classifier = QualityClassifier(Encoder(args.encoder))
     counts: dict[str, Counter[str]] = {"alone": Counter(), "whole": Counter(), "of": Counter()}

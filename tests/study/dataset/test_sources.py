@@ -47,23 +47,21 @@ def test_a_table_of_answers_is_no_public_set(row):
 
 
 def test_a_table_takes_any_columns():
-    def made(*columns, **more):
-        row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout"} | more
-        placed = [("f:1", row | {"other": 3})]
-        table = read_table("f", placed, "skip", ["question=ask", *columns], least_responses=0)
+    def made(*columns, truth="Pain."):
+        row = {"ask": QUESTION, "truth": truth, "A": "Hm.", "B": "", "subject": "Gout"}
+        columns = ["question=ask", *columns]
+        table = read_table("f", [("f:1", row)], "skip", columns, least_responses=0)
         (row,) = table_as_cases(table, "set")
         return row.case
 
     case = made("reference=truth", "A", "topic=subject", "B")
     assert case.responses == (Response("A", "Hm."),), "a blank cell was not asked"
-    assert (case.reference, case.topic, case.extra) == ("Pain.", "Gout", {"row": 1})
+    assert (case.reference, case.topic) == ("Pain.", "Gout")
     assert case.id == "set-what-are-the-symptoms-of-gout-939b9d"  # six digits over the question
     assert made("reference=truth", "A", truth=" ").reference is None
     excluded = made("reference=truth", truth=" ")
     assert excluded.reference == "", "an empty answer, which is excluded"
     assert made().reference is None
-    long = made("model=subject", "answer=A")
-    assert long.responses == (Response("Gout", "Hm.", {"row": 1}),)
 
 
 def test_ids_come_from_the_content_wherever_a_row_stands():

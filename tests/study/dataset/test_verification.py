@@ -19,7 +19,7 @@ RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 
 
 DIGESTS = {"c1": "aaa", "c2": "bbb", "c3": "ccc"}
-VERDICTS = {(case, "t"): {digest} for case, digest in DIGESTS.items()}
+VERDICTS = {(case, "t", digest) for case, digest in DIGESTS.items()}
 
 
 def rating(case: str = "c1", criterion: str = "knowledge", score: float = 1, **more) -> dict:
@@ -65,7 +65,7 @@ def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone()
 
 def test_two_verdicts_of_one_judge_on_a_case_are_told_apart(tmp_path):
     file = written(tmp_path, rating(score=0, verdict_digest="aaa"), rating(verdict_digest="bbb"))
-    found = verify(file, {("c1", "t"): {"aaa", "bbb"}})
+    found = verify(file, {("c1", "t", "aaa"), ("c1", "t", "bbb")})
     assert found.failures == {("c1", "t", "aaa"): ("knowledge",), ("c1", "t", "bbb"): ()}
 
 

@@ -68,10 +68,10 @@ class InstructionSet:
         if path in (None, "none"):
             self.report(UNVERIFIED)
             return
-        verification = verify(path, self.judged.digests())
+        verification = verify(path, {fact.rated for fact in self.judged.facts.values()})
         faults = {}
         for key, fact in self.judged.facts.items():
-            failed = verification.failures.get((key[0], fact.judge, fact.digest))
+            failed = verification.failures.get(fact.rated)
             if failed is None:
                 continue
             self.unrated.discard(key)

@@ -1,6 +1,6 @@
 """Join teacher verdicts with their cases, and reject those that no instruction can be made of."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
@@ -36,6 +36,11 @@ class JudgedCase:
     @property
     def judge(self) -> str:
         return self.verdict.judge
+
+    @property
+    def rated(self) -> tuple[str, str, str]:
+        """Return what ratings call the verdict: case id, judge, digest."""
+        return self.case.id, self.judge, self.digest
 
     @property
     def shown(self) -> tuple[Case, Verdict]:
@@ -75,19 +80,20 @@ class JudgedCases:
                     license = take(case.extra, "license", (str, NoneType), None)
                 about = {"source": own_source, "license": license or licenses.get(own_source or "")}
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
-        reasons: Counter = Counter()
-        rubric_names, read = set(rubrics), 0
+        known = set(rubrics)
         for place, verdict in placed_verdicts(verdicts, self.cases, with_reference=True):
-            read += 1
             with errors_at(place):
-                self._take(verdict, rubric_names, reasons)
+                self._take(verdict, known)
+        number = len(self.facts) + len(self.dropped)
+        reasons = Counter(record["reason"] for record in self.dropped)
+        line = arithmetic("verdicts", number, reasons)
         if not self.facts:
-            raise RecordError(f"{arithmetic('verdicts', read, reasons)}: no verdict is left")
-        teachers = sorted(Counter(teacher for _, teacher in self.facts).items())
-        counts = ", ".join(f"{name} {count:,}" for name, count in teachers)
-        return [f"{len(self.cases):,} cases", f"{arithmetic('verdicts', read, reasons)}; {counts}"]
+            raise RecordError(f"{line}: no verdict is left")
+        by_teacher = Counter(teacher for _, teacher in self.facts)
+        counts = ", ".join(f"{name} {by_teacher[name]:,}" for name in sorted(by_teacher))
+        return [f"{len(self.cases):,} cases", f"{line}; {counts}"]
 
-    def _take(self, verdict: Verdict, rubrics: set[str], reasons: Counter) -> None:
+    def _take(self, verdict: Verdict, rubrics: set[str]) -> None:
         """Keep a verdict as a fact on its case, or reject it; RecordError if somebody has to mend it."""
         teacher, quality = verdict.extra.get("teacher"), verdict.extra.get("quality")
         if not isinstance(teacher, str):
@@ -96,7 +102,7 @@ class JudgedCases:
         case = self.cases.get(verdict.case_id)
         if case is None or not verdict.valid:
             reason = "invalid" if case else "of no case here"
-            return self._drop(key, verdict.judge, reason, reasons)
+            return self._drop(key, verdict.judge, reason)
         if verdict.rubric not in rubrics:
             names = ", ".join(sorted(rubrics))
             rubric = f"no rubric {verdict.rubric!r} among {names}"
@@ -109,23 +115,14 @@ class JudgedCases:
         slim = replace(verdict, raw="", extra=used)
         self.facts[key] = JudgedCase(case, slim, verdict.digest, quality)
 
-    def digests(self) -> dict[tuple[str, str], set[str]]:
-        """Return (case id, judge) → the digests of the verdicts; ratings of verdicts refer to them so."""
-        by_verdict: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for (case_id, _), fact in self.facts.items():
-            by_verdict[case_id, fact.judge].add(fact.digest)
-        return by_verdict
-
     def reject(self, what: str, faults: Mapping[Key, str], number: int | None = None) -> str:
         """Reject the verdicts that have a fault; return the line that reports it of all verdicts, or of a `number` of them."""
         number = len(self.facts) if number is None else number
-        reasons: Counter = Counter()
         for key, fault in faults.items():
-            self._drop(key, self.facts.pop(key).judge, fault, reasons)
-        return arithmetic(what, number, reasons)
+            self._drop(key, self.facts.pop(key).judge, fault)
+        return arithmetic(what, number, Counter(faults.values()))
 
-    def _drop(self, key: Key, judge: str, reason: str, reasons: Counter) -> None:
-        reasons[reason] += 1
+    def _drop(self, key: Key, judge: str, reason: str) -> None:
         case_id, teacher = key
         record = {"case_id": case_id, "teacher": teacher, "judge": judge, "reason": reason}
         self.dropped.append(record)

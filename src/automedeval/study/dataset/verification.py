@@ -5,7 +5,7 @@ fluency. It fails a criterion if one of them says so; the plan says how many fai
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from operator import attrgetter
 from statistics import fmean
 from typing import NamedTuple
@@ -34,11 +34,11 @@ class Verification(NamedTuple):
     lines: list[str]
 
 
-def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Verification:
+def verify(path: str, verdicts: Collection[Rated]) -> Verification:
     """Read physicians' ratings of the verdicts (verdict_ratings.jsonl), and tell which verdict fails which criteria.
 
-    `verdicts` maps (case id, judge) to the digests of the verdicts to verify; ratings of others are counted only. RecordError
-    for a rating without a `verdict_digest`, a score that is not 0 or 1, or a second one by the same verifier.
+    Ratings of other verdicts than the `verdicts` are counted only. RecordError for a rating without a `verdict_digest`, a score
+    that is not 0 or 1, or a second one by the same verifier.
     """
     lowest: dict[str, dict[Rated, float]] = defaultdict(dict)  # score of each criterion
     failures: dict[Rated, tuple[str, ...]] = {}
@@ -48,12 +48,12 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Ve
         with errors_at(place):
             if rating.verdict_digest is None:
                 raise RecordError("'verdict_digest' is missing; it names the text that was rated")
-            if rating.verdict_digest not in verdicts.get((rating.case_id, rating.judge), ()):
+            verdict = (rating.case_id, rating.judge, rating.verdict_digest)
+            if verdict not in verdicts:
                 others += 1
                 continue
             if rating.score not in (0, 1):
                 raise RecordError(f"'score' must be 0 (fails) or 1 (meets), not {rating.score}")
-        verdict = (rating.case_id, rating.judge, rating.verdict_digest)
         failures[verdict] = ()
         scores = lowest[rating.criterion]
         scores[verdict] = min(rating.score, scores.get(verdict, 1))
