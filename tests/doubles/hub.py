@@ -23,11 +23,9 @@ from doubles.local_server import LocalServer
 
 LARGE = (".safetensors", ".parquet")  # what the Hub keeps by LFS whatever its size
 WRITER, READER = "a-token-that-writes", "a-token-that-reads"
-REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
-API = re.compile(rf"/api/(?P<kind>model|dataset|space)s/{REPO}(?P<rest>/.*)?")
-BATCH = re.compile(rf"/(?:(?P<kind>dataset|space)s/)?{REPO}\.git/info/lfs/objects/batch")
-RESOLVE = re.compile(
-    rf"/(?:(?P<kind>dataset|space)s/)?{REPO}/resolve/(?P<revision>[^/]+)/(?P<path>.+)"
+# A path on the Hub: an address of a repository, with or without /api, and what is wanted of it.
+REPO = re.compile(
+    r"(?:/api)?/(?:(?P<kind>model|dataset|space)s/)?(?P<repo>[\w.-]+/[\w.-]+?)(?P<rest>(?:\.git)?/.*)?"
 )
 
 
@@ -174,30 +172,24 @@ class HubDouble(LocalServer):
 
     def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes) -> tuple:
         token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ") or None
-        if token not in (None, WRITER, READER) and not path.startswith("/lfs/"):
-            raise Refusal(401, "Invalid credentials in Authorization header")
-        if path == "/api/repos/create":
-            return self._create(json.loads(body), token)
-        if path == "/api/validate-yaml":
-            return 200, {"errors": [], "warnings": []}, {}
-        if path.startswith("/lfs/") and handler.command == "PUT":
-            return self._store(path.removeprefix("/lfs/"), body)
-        if match := BATCH.fullmatch(path):
-            self._repo(match, token)
-            self._writable(token)
-            objects = [self._object(each) for each in json.loads(body)["objects"]]
-            return 200, {"transfer": "basic", "objects": objects}, {}
-        if match := RESOLVE.fullmatch(path):
-            return self._file(self._repo(match, token), match)
-        if match := API.fullmatch(path):
-            return self._api(self._repo(match, token), match["rest"] or "", token, handler, body)
-        raise Refusal(404, "no such page")
-
-    def _repo(self, match: re.Match, token: str | None) -> Repo:
-        repo = self.repos.get((match["kind"] or "model", match["repo"]))
+        match [handler.command, *path.strip("/").split("/")]:
+            case ["POST", "api", "repos", "create"]:
+                return self._create(json.loads(body), token)
+            case ["POST", "api", "validate-yaml"]:
+                return 200, {"errors": [], "warnings": []}, {}
+            case ["PUT", "lfs", oid]:
+                return self._store(oid, body)
+        address = REPO.fullmatch(path)
+        if address is None:
+            raise Refusal(404, "no such page")
+        repo = self.repos.get((address["kind"] or "model", address["repo"]))
         if repo is None or (repo.private and token is None):
             raise Refusal(401 if token is None else 404, "Repository not found", "RepoNotFound")
-        return repo
+        wanted = (address["rest"] or "").strip("/").split("/")
+        if handler.command != "POST":
+            return self._read(repo, wanted)
+        self._writable(token)
+        return self._write(repo, wanted, body)
 
     def _writable(self, token: str | None) -> None:
         if token != WRITER:
@@ -225,25 +217,32 @@ class HubDouble(LocalServer):
         self.put.append(oid)
         return 200, {}, {"ETag": oid}
 
-    def _api(self, repo: Repo, rest: str, token: str | None, handler: Any, body: bytes) -> tuple:
-        parts = rest.strip("/").split("/")
-        if parts[0] in ("preupload", "commit"):
-            self._writable(token)
-        match [handler.command, *parts]:
-            case ["GET", ""] | ["GET", "revision", _]:
-                return 200, self._info(repo, parts[-1] or "main"), {}
-            case ["GET", "tree", revision, *folder]:
+    def _read(self, repo: Repo, wanted: list[str]) -> tuple:
+        match wanted:
+            case ["resolve", revision, *path]:
+                return self._file(repo, revision, "/".join(path))
+            case [""] | ["revision", _]:
+                return 200, self._info(repo, wanted[-1] or "main"), {}
+            case ["tree", revision, *folder]:
                 inside = "/".join(folder)
                 files = repo.at(revision).items()
                 entries = [_entry(path, file) for path, file in files if path.startswith(inside)]
                 if folder and not entries:
                     raise Refusal(404, "no such folder", "EntryNotFound")
                 return 200, entries, {}
-            case ["POST", "preupload", revision]:
-                files, wanted = repo.at(revision), json.loads(body)["files"]
-                return 200, {"files": [_mode(file, files) for file in wanted]}, {}
-            case ["POST", "commit", "main"]:
-                return self._commit(repo, [json.loads(line) for line in body.splitlines()])
+        raise Refusal(404, "no such page")
+
+    def _write(self, repo: Repo, wanted: list[str], body: bytes) -> tuple:
+        match wanted:
+            case ["preupload", revision]:
+                files = repo.at(revision)
+                modes = [_mode(file, files) for file in json.loads(body)["files"]]
+                return 200, {"files": modes}, {}
+            case ["commit", "main"]:
+                return self._commit(repo, list(map(json.loads, body.splitlines())))
+            case [".git", "info", "lfs", "objects", "batch"]:
+                objects = list(map(self._object, json.loads(body)["objects"]))
+                return 200, {"transfer": "basic", "objects": objects}, {}
         raise Refusal(404, "no such page")
 
     def _info(self, repo: Repo, revision: str) -> dict[str, Any]:
@@ -269,13 +268,13 @@ class HubDouble(LocalServer):
         address = f"{self.url}/{place}/commit/{name}"
         return 200, {"success": True, "commitOid": name, "commitUrl": address}, {}
 
-    def _file(self, repo: Repo, match: re.Match) -> tuple:
-        files = repo.at(match["revision"])
-        if match["path"] not in files:
+    def _file(self, repo: Repo, revision: str, path: str) -> tuple:
+        files = repo.at(revision)
+        if path not in files:
             raise Refusal(404, "Entry not found", "EntryNotFound")
-        file = files[match["path"]]
-        headers = {"ETag": f'"{file.oid}"', "X-Repo-Commit": repo.named(match["revision"])}
-        return 200, file.content, {"Content-Type": "application/octet-stream", **headers}
+        headers = {"ETag": f'"{files[path].oid}"', "X-Repo-Commit": repo.named(revision)}
+        headers["Content-Type"] = "application/octet-stream"
+        return 200, files[path].content, headers
 
 
 def _entry(path: str, file: File) -> dict[str, Any]:

@@ -1,19 +1,20 @@
 """Things to publish: a trained tiny judge with its record, and results on the sample."""
 
+import json
 import runpy
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from doubles.agreement_study import read, write
-from programs import ROOT, SAMPLE, run_recipe
+from factories import verdict_of, write
+from programs import ROOT, SAMPLE, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.models.checkpoints import Stage
+from automedeval.records.cases import read_cases
 from automedeval.study.publishing.checks import CARD, check, contents_of
 from automedeval.study.publishing.paths import read_bytes
-from automedeval.study.training.run import Run
 from automedeval.study.training.stages import write_card
 
 # Of a training, as recipes/sft.py writes it.
@@ -25,15 +26,13 @@ def stage_of(split: str, dataset: str = "instructions/tiny") -> Stage:
     return Stage((split,), dataset, "abcdef012345", rows=12, tokens=3400, trained=560, epochs=2)
 
 
-def trained(
-    model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any
-) -> Path:
-    """Copy a checkpoint, as recipes/sft.py would leave it after these stages; return its folder."""
-    stages = [vars(stage_of(name)) for name in history]
-    run = Run(folder, RECORD | {"history": stages} | changes)
-    shutil.copytree(model, folder, dirs_exist_ok=True)
-    write_card(folder, run.record)
-    run.finish(seconds=run.record["seconds"])
+def trained(model: Path, folder: Path, **changes: Any) -> Path:
+    """Copy a checkpoint, as recipes/sft.py would leave it after a stage; return its folder."""
+    shutil.copytree(model, folder)
+    record = RECORD | {"history": [vars(stage_of("stage1"))], "finished": True} | changes
+    (folder / "training").mkdir()
+    (folder / "training" / "record.json").write_text(json.dumps(record))
+    write_card(folder, record)
     return folder
 
 
@@ -78,23 +77,15 @@ def set_column(file: Path, name: str, values: list[Any]) -> None:
 
 def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
     """Run `automedeval report` on made-up verdicts; return its agreement.json."""
-    for judge in judges:
+    places = [folder / f"{judge}.jsonl" for judge in judges]
+    for judge, place in zip(judges, places):
         verdicts = []
-        for number, case in enumerate(read(SAMPLE / "test_cases.jsonl")):
-            count = len(case["responses"])
-            verdict = {
-                "case_id": case["id"],
-                "judge": judge,
-                "rubric": "automedeval@1",
-                "order": list(range(count)),
-            }
-            scores = [1 + (number + slot) % 5 for slot in range(count)]
-            verdicts.append(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"})
-        write(folder / f"{judge}.jsonl", verdicts)
-    done = run_recipe(
-        "report", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",
-        SAMPLE / "test_cases.jsonl", "--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100, "--encoder", "none",
-        "--output", folder,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+        for number, case in enumerate(read_cases(SAMPLE / "test_cases.jsonl")):
+            scores = [1 + (number + slot) % 5 for slot in range(len(case.responses))]
+            settings = {"settings": "5e771265abcd"}
+            verdicts.append(verdict_of(case, scores, judge, extra=settings, rationale=None))
+        write(place, verdicts)
+    files = {"cases": SAMPLE / "test_cases.jsonl", "ratings": SAMPLE / "test_ratings.jsonl"}
+    options = {"resamples": 100, "encoder": "none", "output": folder}
+    succeeded(run_recipe("report", verdicts=places, **files, **options))
     return folder / "agreement.json"

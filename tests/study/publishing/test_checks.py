@@ -2,13 +2,14 @@
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from doubles.publishable import packed, set_column, trained
 from doubles.tiny_dataset import build_instructions
 from huggingface_hub import RepoCard
-from programs import error_line, run_recipe
+from programs import failed, run_recipe
 from tables import rows_of
 
 from automedeval.records import RecordError
@@ -43,18 +44,11 @@ def checkpoint(tiny_model, tmp_path) -> Path:
 
 
 def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset):
-    for name in (
-        ".cache/x",
-        "checkpoint-40/model.bin",
-        "deep/__pycache__/a.pyc",
-        "deep/.hidden",
-        "deep/notes.txt",
-    ):
+    for name in ROWS["left out"]:
         (dataset / name).parent.mkdir(parents=True, exist_ok=True)
         (dataset / name).write_text("x")
-    (dataset / "also.txt").symlink_to(
-        dataset / "deep" / "notes.txt"
-    )  # a link that stays inside is a file like others
+    # a link that stays inside is a file like others
+    (dataset / "also.txt").symlink_to(dataset / "deep" / "notes.txt")
     sizes = packed(dataset, DATASET)
     assert sizes == {name: (dataset / name).stat().st_size for name in ROWS["sent"]}
 
@@ -79,41 +73,32 @@ def test_what_does_not_belong_stays(kind, name, content, message, dataset, check
 def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(dataset, what, key):
     assert KEYS.keys() == SECRETS.keys()
     (dataset / "notes").write_text(f'\n"value": "{key}"\n')
-    with pytest.raises(
-        RecordError, match=f"notes, line 2: looks like {what}; remove it and revoke it$"
-    ):
+    with pytest.raises(RecordError, match=f"notes: looks like {what} in line 2; [a-z ]*$"):
         packed(dataset, DATASET)
     (dataset / "notes").unlink()
     # at the start of a line, after a tab, in quotes, and as JSON in a text
-    texts = [
-        "My notes:\n" + form % key.replace(": ", '": "')
-        for form in ("%s", "\t%s", "“%s”", '{"key": "%s"}')
-    ]
+    forms = ("%s", "\t%s", "“%s”", '{"key": "%s"}')
+    texts = ["My notes:\n" + form % key.replace(": ", '": "') for form in forms]
     for text in texts:
-        for written in (json.dumps(text), json.dumps({"inner": json.dumps([text])})):
-            (dataset / "rows.jsonl").write_text(f'{{"text": {written}}}\n')
-            with pytest.raises(RecordError, match=rf"rows\.jsonl, line 1: looks like {what}"):
-                packed(dataset, DATASET)
-        (dataset / "rows.jsonl").unlink()
+        (dataset / "rows.jsonl").write_text(json.dumps({"inner": json.dumps([text])}) + "\n")
+        with pytest.raises(RecordError, match=rf"rows\.jsonl:1: looks like {what}"):
+            packed(dataset, DATASET)
+    (dataset / "rows.jsonl").unlink()
     set_column(dataset / "stage1.parquet", "source", [None, texts[-1]])
-    with pytest.raises(RecordError, match=rf"stage1\.parquet, row 2: looks like {what}"):
+    with pytest.raises(RecordError, match=rf"stage1\.parquet:2: looks like {what}"):
         packed(dataset, DATASET)
 
 
-@pytest.mark.parametrize(
-    "text", [KEYS["a Hub token"], '{"annotator": "A. Name"}', "annotator,score\nA. Name,3\n"]
-)
 @pytest.mark.parametrize("name", ["notes.txt", "ratings.json", "ratings.csv", "notes"])
-def test_a_text_that_cannot_be_searched_stays(dataset, name, text):
-    (dataset / name).write_text(
-        text, encoding="utf-16"
-    )  # as Windows PowerShell and spreadsheets save texts
+def test_a_text_that_cannot_be_searched_stays(dataset, name):
+    # as Windows PowerShell and spreadsheets save texts
+    (dataset / name).write_text(KEYS["a Hub token"], encoding="utf-16")
     with pytest.raises(RecordError, match=rf"{name}: must be text in UTF-8"):
         packed(dataset, DATASET)
 
 
 def test_a_key_in_the_filled_card_is_found(checkpoint):
-    with pytest.raises(RecordError, match=r"README\.md, line 10: looks like a Hub token"):
+    with pytest.raises(RecordError, match=r"README\.md: looks like a Hub token in line 10"):
         packed(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
 
 
@@ -129,7 +114,7 @@ def test_what_is_no_key_goes_out(dataset, text):
 def test_annotators_go_out_under_pseudonyms_alone(dataset, name, text, named):
     (dataset / name).write_text(text)
     if named:
-        with pytest.raises(RecordError, match=f"{name}: names annotators; if these are pseudonyms"):
+        with pytest.raises(RecordError, match=f"{name}.*: names annotators"):
             packed(dataset, DATASET)
     assert name in packed(dataset, DATASET, pseudonyms=named)
 
@@ -141,7 +126,7 @@ def test_annotators_go_out_under_pseudonyms_alone(dataset, name, text, named):
 def test_annotators_in_a_column_are_found(dataset, column, value, named):
     set_column(dataset / "test.parquet", column, [value])
     if named:
-        with pytest.raises(RecordError, match=r"test\.parquet: names annotators"):
+        with pytest.raises(RecordError, match=r"test\.parquet:1: names annotators"):
             packed(dataset, DATASET)
     packed(dataset, DATASET, pseudonyms=named)
 
@@ -152,19 +137,15 @@ def test_rows_that_may_not_be_passed_on_stay_private(dataset, licence):
     set_column(dataset / "stage1.parquet", "license", [licence] * 2)
     set_column(dataset / "test.parquet", "license", [licence])
     packed(dataset, DATASET)
-    if closed:
-        said = f"rows whose licence does not allow redistribution: 3 under {licence or 'not stated'!r}; remove them"
-        with pytest.raises(RecordError, match=re.escape(said)):
-            packed(dataset, DATASET, public=True)
-    else:
+    said = f"does not allow redistribution: 3 under {licence or 'not stated'!r}; remove them"
+    with pytest.raises(RecordError, match=re.escape(said)) if closed else nullcontext():
         packed(dataset, DATASET, public=True)
 
 
 def test_licences_of_rows_beside_the_data_set_count(dataset):
     (dataset / "rows.jsonl").write_text('{"license": "proprietary"}\n{"license": " "}\n')
-    with pytest.raises(
-        RecordError, match="4 under 'not stated', 1 under 'proprietary'"
-    ):  # three of them in its tables
+    # three of them in its tables
+    with pytest.raises(RecordError, match="4 under 'not stated', 1 under 'proprietary'"):
         packed(dataset, DATASET, public=True)
     (dataset / "rows.jsonl").write_text('{"license": ')
     with pytest.raises(RecordError, match=r"rows\.jsonl:1: not JSON"):
@@ -173,21 +154,20 @@ def test_licences_of_rows_beside_the_data_set_count(dataset):
 
 @pytest.mark.parametrize("name", ["license", "language", "base_model", "pipeline_tag", "tags"])
 def test_a_card_lacks_no_field(name):
-    check_card(CARD_OF_A_MODEL, MODEL)
-    for value in (None, "", []):
-        about = RepoCard(CARD_OF_A_MODEL).data.to_dict() | {name: value}
-        with pytest.raises(RecordError, match=f"the field '{name}' is not filled in"):
-            check_card(f"---\n{json.dumps(about)}\n---\n", MODEL)
+    check_card(CARD_OF_A_MODEL, MODEL, "card")
+    about = RepoCard(CARD_OF_A_MODEL).data.to_dict() | {name: []}
+    with pytest.raises(RecordError, match=f"card: the field '{name}' is not filled in"):
+        check_card(f"---\n{json.dumps(about)}\n---\n", MODEL, "card")
 
 
 @pytest.mark.parametrize(("old", "new", "message"), ROWS["test_a_card_is_filled_in"])
 def test_a_card_is_filled_in(old, new, message):
     assert old in CARD_OF_A_MODEL
     with pytest.raises(RecordError, match=message):
-        check_card(CARD_OF_A_MODEL.replace(old, new, 1), MODEL)
+        check_card(CARD_OF_A_MODEL.replace(old, new, 1), MODEL, "card")
 
 
 @pytest.mark.parametrize(("arguments", "message"), ROWS["test_a_command_that_cannot_be_meant"])
 def test_a_command_that_cannot_be_meant(dataset, arguments, message):
     words = [word.format(dataset) for word in arguments]
-    assert message in error_line(run_recipe("publish", *words, "--dry_run"))
+    failed(run_recipe("publish", *words, "--dry_run"), message)

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-import pyarrow as pa
-import pyarrow.parquet
 import yaml
 from huggingface_hub import RepoCard
 
@@ -31,9 +29,9 @@ SECRETS = {
 PEOPLE = {
     f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()
 }
+ROWS = (".parquet", ".jsonl")  # files that are read row by row
 # Hidden, caches, what training resumes from.
 NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")
-NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
 NOT_STATED = "not stated"
 Licences = Counter[str | None]  # how many rows have each; None is a row of a table without one
 
@@ -73,62 +71,68 @@ def check(
     """
     if CARD not in contents:
         raise RecordError(f"{source}: no {CARD}: a repository needs a card")
-    licences: Licences = Counter()
-    for path, content in contents.items():
-        licences += _check_file(str(source / path), kind, content, pseudonyms)
     weights = [path for path in contents if path.endswith(".safetensors") and "/" not in path]
     if kind == MODEL and not (weights and "config.json" in contents):
         raise RecordError(f"{source}: no config.json with .safetensors beside it: not a checkpoint")
     if kind == DATASET and not any(path.endswith(".parquet") for path in contents):
         raise RecordError(f"{source}: no .parquet file: not a data set")
-    place = "the card" if kind == MODEL else str(source / CARD)
-    check_card(read_bytes(contents[CARD]).decode("utf-8-sig"), kind, place)
+    people = {} if pseudonyms else PEOPLE
+    licences: Licences = Counter()
+    for path, content in contents.items():
+        place = str(source / path)
+        suffix = PurePosixPath(path).suffix.lower()
+        _check_suffix(place, suffix, kind)
+        if suffix in ROWS:
+            licences += _check_rows(place, suffix, people)
+        elif suffix != ".safetensors":
+            _check_file(place, suffix, read_bytes(content), people)
+    check_card(read_bytes(contents[CARD]).decode("utf-8-sig"), kind, str(source / CARD))
     if kind == DATASET and public:
         _check_licences(source, licences)
 
 
-def check_card(card: str, kind: str, place: str = "the card") -> None:
+def check_card(card: str, kind: str, place: str) -> None:
     """Raise RecordError if the card of a model or a data set lacks a field or holds a placeholder."""
     with foreign_errors_at(f"{place}: its front matter", ValueError, TypeError, yaml.YAMLError):
         about = RepoCard(card).data.to_dict()
-    needed = RULES["kinds"][kind]["needed"]
-    for name in needed:
+    for name in RULES["kinds"][kind]["needed"]:
         if about.get(name) in (None, "", [], {}):
-            raise RecordError(
-                f"{place}: the field {name!r} is not filled in (needed: {', '.join(needed)})"
-            )
-    for number, line in enumerate(card.splitlines(), 1):
-        if match := UNFILLED.search(line):
-            raise RecordError(f"{place}, line {number}: {match[0]!r} is not filled in")
-    if kind == MODEL and not HUB_ID.fullmatch(str(about["base_model"])):
-        base = repr(about["base_model"])
-        raise RecordError(f"{place}: base_model: {base} is no Hub id (--base_model names it)")
+            raise RecordError(f"{place}: the field {name!r} is not filled in")
+    if match := UNFILLED.search(card):
+        raise RecordError(f"{place}: {match[0]!r} is not filled in")
+    base = about.get("base_model")
+    if kind == MODEL and not HUB_ID.fullmatch(str(base)):
+        raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
 
 
-def _check_file(place: str, kind: str, content: Content, pseudonyms: bool) -> Licences:
-    """Raise RecordError if a repository of this kind may not hold a file: by its suffix, or by keys or names in it.
-
-    Names of annotators are allowed if they are pseudonyms. Weights are not read. Return the licences of its
-    rows.
-    """
-    suffix = PurePosixPath(place).suffix.lower()
+def _check_suffix(place: str, suffix: str, kind: str) -> None:
+    """Raise RecordError if a repository of this kind may not hold a file that ends so."""
     suffixes = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
     if suffix not in suffixes:
         allowed = ", ".join(sorted(suffixes - {""}))
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
-    if suffix == ".safetensors":
-        return Counter()
-    if suffix == ".parquet":
-        return _check_parquet(place, content, pseudonyms)
-    text = read_bytes(content)
-    if suffix not in RULES["binary"] and not _is_text(text):
+
+
+def _check_rows(place: str, suffix: str, people: Mapping[str, re.Pattern]) -> Licences:
+    """Raise RecordError if a table cannot be read, or for keys or names in it; return the licences of its rows."""
+    licences: Licences = Counter()
+    for where, row in read_lines(place):
+        text = json.dumps(row).encode()
+        _check_keys(where, text)
+        _check_names(where, text, people.get(".json"))
+        if suffix == ".parquet" or "license" in row:
+            licences[row.get("license")] += 1
+    return licences
+
+
+def _check_file(place: str, suffix: str, content: bytes, people: Mapping[str, re.Pattern]) -> None:
+    """Raise RecordError for keys or names in a file, or if they cannot be searched for."""
+    if suffix not in RULES["binary"] and not _is_text(content):
         raise RecordError(
             f"{place}: must be text in UTF-8, which can be searched for keys and names"
         )
-    _check_text(place, text, "" if pseudonyms else suffix)
-    if suffix != ".jsonl" or b'"license"' not in text:
-        return Counter()
-    return Counter(row["license"] for _, row in read_lines(place) if "license" in row)
+    _check_keys(place, content)
+    _check_names(place, content, people.get(suffix))
 
 
 def _is_text(content: bytes) -> bool:
@@ -139,31 +143,19 @@ def _is_text(content: bytes) -> bool:
         return False
 
 
-def _check_parquet(place: str, file: Content, pseudonyms: bool) -> Licences:
-    """Raise RecordError if a table cannot be read, or for keys or names in it; return its licences and their rows."""
-    licences: Licences = Counter()
-    with (
-        foreign_errors_at(f"{place}: cannot be read", OSError, pa.ArrowException),
-        pa.parquet.ParquetFile(file) as parquet,
-    ):
-        rows = (row for batch in parquet.iter_batches(256) for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
-            text = json.dumps(row, default=str).encode()
-            _check_text(place, text, "" if pseudonyms else ".json", f"row {number}")
-            licences[row.get("license")] += 1
-    return licences
+def _check_keys(place: str, text: bytes) -> None:
+    """Raise RecordError if a text holds a key; `place` is a file, or "file:line" of a row."""
+    for kind, pattern in SECRETS.items():
+        if match := pattern.search(text):
+            line = text.count(b"\n", 0, match.start()) + 1
+            raise RecordError(f"{place}: looks like {kind} in line {line}; remove and revoke it")
 
 
-def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}") -> None:
-    """Raise RecordError if a text holds a key, or, as a file of this suffix, names of annotators."""
-    matches = ((pattern.search(text), kind) for kind, pattern in SECRETS.items())
-    keys = [(match.start(), kind) for match, kind in matches if match]
-    if keys:
-        start, kind = min(keys)
-        line = where.format(text.count(b"\n", 0, start) + 1)
-        raise RecordError(f"{place}, {line}: looks like {kind}; remove it and revoke it")
-    if suffix in PEOPLE and PEOPLE[suffix].search(text):
-        raise RecordError(NAMES.format(place))
+def _check_names(place: str, text: bytes, names: re.Pattern | None) -> None:
+    """Raise RecordError if a text names annotators."""
+    if names and names.search(text):
+        how = "if these are pseudonyms, set --annotators_are_pseudonyms true"
+        raise RecordError(f"{place}: names annotators; {how}")
 
 
 def _check_licences(folder: Path, licences: Licences) -> None:

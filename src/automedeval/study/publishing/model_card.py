@@ -1,9 +1,8 @@
 """Fill a judge's card, the template `model_card.md`, from the records of its training, of a report and of an audit."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +45,17 @@ def fill_card(
         raise RecordError(
             f"it was trained from {base}, a folder of this machine; --base_model names its Hub id"
         )
-    if audit and (audited := audit["judge"]["checkpoint"]) not in (None, digest):
+    audited = audit["judge"]["checkpoint"] if audit else None
+    if audited not in (None, digest):
         raise RecordError(
             f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}"
         )
-    records = judge_records(result, digest) if result else {}
     result = result or {}
+    records = judge_records(result, digest) if result else {}
     people = result.get("people") or {}
-    facts = {
-        **record,
+    simulated = are_simulated(people.get("annotators", ()))
+    file = short_path(result["cases"]["file"]) if result else ""
+    facts = record | {
         "repo": repo,
         "base_model": base,
         "base_commit": None if base_model else record.get("base_commit"),
@@ -63,17 +64,18 @@ def fill_card(
         "known": facts_of(_profile(repo, result, records, audit)),
         "records": list(records.values()),
         "result": result,
-        "file": short_path(result["cases"]["file"]) if result else "",
+        "file": file,
         "people": people,
-        "simulated": are_simulated(people.get("annotators", ())),
+        "simulated": simulated,
         "measures": MEASURES,
     }
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     about: Any = card.data
-    about.base_model, about.license, about.license_name = hub_name(base)[0], *_license(license)
-    if people and not facts["simulated"]:
+    about.base_model, _ = hub_name(base)
+    about.license, about.license_name = _license(license)
+    if people and not simulated:
         about.model_name = repo.rpartition("/")[2]
-        about.eval_results = eval_results(Path(facts["file"]).stem, list(records.values()))
+        about.eval_results = eval_results(Path(file).stem, records)
     return str(card)
 
 
@@ -96,16 +98,15 @@ def _license(text: str | None) -> tuple[str, str | None]:
     return kind, name or None
 
 
-def eval_results(data: str, records: Sequence[JsonObject]) -> list[EvalResult]:
+def eval_results(data: str, records: Mapping[str, JsonObject]) -> list[EvalResult]:
     """Return a judge's agreement with people on some data as results that the Hub shows."""
     results = []
-    for record, name in product(records, MEASURES):
-        value = (record.get(name) or {}).get("value")
-        if value is not None:
-            measured = EvalResult(
-                "text-generation", data, data, name, value, metric_name=MEASURES[name]
-            )
-            results.append(measured)
+    for record in records.values():
+        for name, label in MEASURES.items():
+            measured = record.get(name)
+            if measured and measured["value"] is not None:
+                about = ("text-generation", data, data, name, measured["value"])
+                results.append(EvalResult(*about, metric_name=label))
     return results
 
 
@@ -120,10 +121,8 @@ def judge_records(result: JsonObject, digest: str) -> dict[str, JsonObject]:
     fitting = (digest,) if len(measured) > 1 else (digest, None)
     names = [name for name, weights in measured.items() if weights in fitting]
     if not names:
-        pairs = measured.items()
-        others = ", ".join(f"{name} ({weights or 'not recorded'})" for name, weights in pairs)
         raise RecordError(
-            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {others}: report on it"
+            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {measured}: report on it"
         )
     main = result.get("main_judge", {}).get("name")
     name = main if main in names else names[0]
@@ -138,11 +137,10 @@ def _profile(
 ) -> JudgeProfile:
     """Return what is known of the judge, from the first line of its results and from its audit."""
     more: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
-    if not result:
+    if not records:
         return JudgeProfile(name, **more)
     line, record = next(iter(records.items()))
-    more |= {"harm": result.get("harm", {})} | credit_of(result, line)
-    return profile(line, record, **more)
+    return profile(line, record, **credit_of(result, line), harm=result.get("harm", {}), **more)
 
 
 def read_result(file: str | Path, *keys: str) -> JsonObject:
