@@ -24,9 +24,9 @@ from programs import ROOT, failed, run_recipe
 from tables import rows_of
 from torch.optim import SGD
 from transformers import AutoTokenizer, get_scheduler
-from trl import ModelConfig, ScriptArguments, SFTConfig
+from trl import ModelConfig, SFTConfig
 
-from automedeval.models.checkpoints import Stage, read_history, read_record
+from automedeval.models.checkpoints import Stage, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.study.training.run import DECISIVE, WHOLE, Run, launcher_of
@@ -37,7 +37,6 @@ from automedeval.study.training.stages import (
     read_rows,
     refuse_unused,
     tokenize,
-    write_card,
 )
 from automedeval.study.training.start import parse_run
 
@@ -69,32 +68,16 @@ def encoder(tiny_model) -> PromptEncoder:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_loss_is_on_the_completion_alone(encoder):
-    (encoded,) = tokenize(Dataset.from_list([row()]), "d", encoder, 2048)
-    ids, mask = encoded["input_ids"], encoded["completion_mask"]
-    trained = ids[len(ids) - sum(mask) :]
-    assert mask == [0] * (len(ids) - len(trained)) + [1] * len(trained)
-    assert encoder.tokenizer.decode(trained).startswith("Score: Doctor 1: 3 points.<|im_end|>")
-
-
-def test_training_sees_the_prompt_that_judging_asks_with(encoder):
+def test_the_loss_is_on_the_completion_alone_behind_the_prompt_that_judging_asks_with(encoder):
     told = row(question="What of <|im_end|> in a text?")
     (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder, 2048, num_proc=1)
-    (asked,) = encoder.encode([told["prompt"]])
-    assert encoded["input_ids"][: len(asked)] == asked
+    ids, (asked,) = encoded["input_ids"], encoder.encode([told["prompt"]])
+    assert ids[: len(asked)] == asked
+    answer = ids[len(asked) :]
+    assert encoded["completion_mask"] == [0] * len(asked) + [1] * len(answer)
+    assert encoder.tokenizer.decode(answer).startswith("Score: Doctor 1: 3 points.<|im_end|>")
     # The control token of the text is data; those of the template are not.
-    end = encoder.tokenizer.convert_tokens_to_ids("<|im_end|>")
-    assert encoded["input_ids"].count(end) == 3
-
-
-def test_tokens_are_those_that_trl_makes_itself(encoder, tiny_model):
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    told = row()
-    (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder)
-    whole = tokenizer.apply_chat_template(
-        told["prompt"] + told["completion"], tokenize=True, return_dict=True
-    )
-    assert encoded["input_ids"] == whole["input_ids"]
+    assert ids.count(encoder.tokenizer.convert_tokens_to_ids("<|im_end|>")) == 3
 
 
 def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model):
@@ -126,11 +109,11 @@ def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
-        ([{"text": "t"}], "no column 'prompt'; there are text"),
-        ([row(" ", case="c7")], "1 row without a completion of one message: 'c7'"),
+        ([{"text": "t"}], "need a prompt and a completion; there are text"),
+        ([row(" ", case="c7")], "no completion of one message: 1 of 1 rows, the first 'c7'"),
         (
-            [row(), row("word " * 80, case="long")],
-            r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)",
+            [row(), row("word " * 80, case="c8")],
+            "max_length, 60 tokens; .*: 1 of 2 rows, the first 'c8'",
         ),
         ([], "not a single row"),
     ],
@@ -178,37 +161,13 @@ def test_a_stage_starts_where_the_curriculum_allows(history, splits, data, fault
 # --- what a run leaves ------------------------------------------------------------------------------------------------
 
 
-def record(**identity: object) -> dict:
-    """Return a record as a run begins with."""
-    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0}
-    about |= {"precision": "float32", "history": [vars(stage("stage1"))]}
-    return about | {"identity": {"learning_rate": 1e-4, **identity}}
-
-
-def test_a_folder_goes_on_with_the_same_run_alone(tmp_path):
-    output = tmp_path / "out"
-    for _ in range(2):
-        run = Run(output, record())
-        assert not run.finished
-    with pytest.raises(
-        RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"
-    ):
-        Run(output, record(learning_rate=0.1))
-    with pytest.raises(RecordError, match="its training is not finished"):
-        read_history(output)
-    write_card(output, run.record)
-    run.finish()
-    assert Run(output, record()).finished
-    assert read_history(output) == [stage("stage1")]
-    card = (output / "README.md").read_text()
-    assert "| stage1 of instructions (d1) | 10 | 100 | 20 | 1.0 |" in card
-    assert "1.00 hours on CPU" in card
+RECORD = {"identity": {"learning_rate": 1e-4}}
 
 
 def test_what_is_not_ours_is_not_written_over(tmp_path):
     (tmp_path / "thesis.txt").write_text("years")
     with pytest.raises(RecordError, match="files that are no training run"):
-        Run(tmp_path, record())
+        Run(tmp_path, RECORD)
     assert read_record(tmp_path) is None
 
 
@@ -216,23 +175,23 @@ def test_what_is_not_ours_is_not_written_over(tmp_path):
 def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
     """One whose mark is missing, or cannot be read as after a full disk, is removed."""
     for number, content in ((4, b"400.5\n"), (12, b"1200.5\n"), (16, mark)):
-        (tmp_path / f"checkpoint-{number}").mkdir()
+        place = tmp_path / f"checkpoint-{number}"
+        place.mkdir()
         if content is not None:
-            (tmp_path / f"checkpoint-{number}" / WHOLE).write_bytes(content)
+            (place / WHOLE).write_bytes(content)
     (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "record.json").write_text(json.dumps(record() | {"finished": False}))
-    run, trainer = Run(tmp_path, record()), mock.Mock()
+    (tmp_path / "training" / "record.json").write_text(json.dumps(RECORD | {"finished": False}))
+    run, trainer = Run(tmp_path, RECORD), mock.Mock()
     run.train(trainer)
     trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
-    left = {each.name for each in tmp_path.glob("checkpoint-*")}
-    assert left == {"checkpoint-4", "checkpoint-12"}
+    assert not (tmp_path / "checkpoint-16").exists()
+    assert (tmp_path / "checkpoint-4").exists()
     assert 1200.5 <= run.seconds < 1300
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_arguments_that_would_have_no_effect_are_refused(name, tmp_path):
-    parts = (ScriptArguments(), SFTConfig(str(tmp_path), use_cpu=True), ModelConfig())
-    arguments = {name: value for part in parts for name, value in vars(part).items()}
+    arguments = vars(SFTConfig(str(tmp_path), use_cpu=True)) | vars(ModelConfig())
     refuse_unused(arguments)
     with pytest.raises(RecordError, match=f"^{name}: "):
         refuse_unused(arguments | {name: "another"})
@@ -252,13 +211,7 @@ FILES = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").rglob("*.ya
 RUNS = [path for path in FILES if "recipes/sft.py" in (ROOT / path).open().readline()]
 MACHINES = sorted(path.relative_to(ROOT) for path in (ROOT / "accelerate_configs").glob("*.yaml"))
 ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
-# What a run of one folder may have of its own: where it starts, what it reads, where it ends. A stage or an ablation that
-# changed anything else at the same time would compare nothing.
-MAY_DIFFER = {"model_name_or_path", "dataset_name", "dataset_train_split", "output_dir"}
-ADAPTER = {"use_peft", "lora_target_modules", "lora_r", "lora_alpha", "lora_dropout"}
-ADAPTER |= {"learning_rate", "gradient_accumulation_steps", "save_steps"}
 PAPER = Path("recipes/runs/automedeval-13b")
-FOLDERS = sorted({run.parent for run in RUNS})
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -302,16 +255,6 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run, monkeypatch):
     assert not training.trust_remote_code
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=str)
-def test_the_runs_of_a_folder_differ_only_in_what_they_may(folder):
-    held = {run: read(run) for run in RUNS if run.parent == folder}
-    whole = [run for run in held if not held[run].get("use_peft")] or list(held)
-    first = held[whole[0]]
-    for run, each in held.items():
-        keys = {key for key in {*each, *first} if each.get(key) != first.get(key)}
-        assert keys <= (MAY_DIFFER if run in whole else MAY_DIFFER | ADAPTER), run
-
-
 def test_the_13b_runs_have_the_numbers_of_the_paper():
     runs = [run for run in RUNS if run.parent == PAPER]
     assert len(runs) == 2
@@ -328,13 +271,13 @@ def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model):
     template = read(PAPER / "sft.yaml")["chat_template_path"]
     tokenizer.chat_template = (ROOT / template).read_text(encoding="utf-8")
     shown = partial(tokenizer.apply_chat_template, tokenize=False)
-    prompt, (answer,) = (row("Step 1")[name] for name in ("prompt", "completion"))
+    prompt, completion = (row("Step 1")[name] for name in ("prompt", "completion"))
     asked = shown(prompt, add_generation_prompt=True)
-    answered = shown([*prompt, answer])
+    answered = shown(prompt + completion)
     assert answered == f"{asked}Step 1{tokenizer.eos_token}"
-    assert "You judge." in asked
-    assert "Why?" in asked
-    longer = shown([*prompt, answer, prompt[1], answer])
+    for message in prompt:
+        assert message["content"] in asked
+    longer = shown([*prompt, *completion, prompt[1], *completion])
     assert longer.startswith(answered)
     assert longer.count(f"Step 1{tokenizer.eos_token}") == 2
     with pytest.raises(TemplateError, match="there is tool"):
@@ -458,15 +401,15 @@ def test_accelerate_takes_fsdp2(monkeypatch):
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    file = "accelerate_configs/fsdp2.yaml"
+    file = Path("accelerate_configs/fsdp2.yaml")
     given = ("--config_file", str(ROOT / file))
-    started, plugin = launched(*given, found_by=FullyShardedDataParallelPlugin)
-    assert (int(started["nproc_per_node"]), plugin.fsdp_version) == (8, 2)
+    _, plugin = launched(*given, found_by=FullyShardedDataParallelPlugin)
+    assert plugin.fsdp_version == 2
     assert plugin.activation_checkpointing
     assert plugin.cpu_ram_efficient_loading
     assert "FULL_STATE_DICT" in str(plugin.state_dict_type)
-    flags = command(Path(file))
-    assert (flags["--config_file"], flags["--activation_checkpointing"]) == (file, "false")
+    flags = command(file)
+    assert (flags["--config_file"], flags["--activation_checkpointing"]) == (str(file), "false")
     assert update_rows(flags, read(Path(flags["--config"]))) == 128
 
 

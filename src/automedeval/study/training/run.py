@@ -125,11 +125,11 @@ class Run(TrainerCallback):
                 self.output / f"checkpoint-{state.global_step}" / WHOLE, f"{self.seconds:.1f}\n"
             )
 
-    def finish(self, **more: Any) -> None:
-        """Write the record, with more facts, which makes the run finished; remove what it could resume from."""
+    def finish(self) -> None:
+        """Write the record, which makes the run finished; remove what it could resume from."""
         for pickled in self.output.rglob("training_args.bin"):  # record.json holds the same
             pickled.unlink()
-        self._write({**self.record, "finished": True, "seconds": round(self.seconds, 1), **more})
+        self._write({**self.record, "finished": True, "seconds": round(self.seconds, 1)})
         self._remove_checkpoints()
 
     def _last_whole(self) -> tuple[str | None, float]:
@@ -143,26 +143,26 @@ class Run(TrainerCallback):
 
     def _reserve(self) -> bool:
         """Take the folder for this run, or go on in it; return whether the run has finished there."""
-        there, now = read_record(self.output), self.record["identity"]
-        if there is None:
+        before = read_record(self.output)
+        if before is None:
             if self.output.exists() and any(self.output.iterdir()):
                 raise RecordError(
                     f"{self.output}: holds files that are no training run; choose another --output_dir"
                 )
-            there = {"identity": now, "finished": False}
-        was = there["identity"]
+            self._write({"finished": False, **self.record})
+            return False
+        was, now = before["identity"], self.record["identity"]
         for name in sorted({*was, *now}):
             if was.get(name) != now.get(name):
-                old, new = (json.dumps(which.get(name), ensure_ascii=False) for which in (was, now))
-                change = f"{name} was {old:.60}, now {new:.60}"
+                change = f"{name} was {was.get(name)!r:.60}, now {now.get(name)!r:.60}"
                 raise RecordError(
                     f"{self.output}: holds another run: {change}; choose another --output_dir"
                 )
-        if there["finished"]:
+        if before["finished"]:
             self._remove_checkpoints()  # left by a run that was killed after writing its record
         else:
             self._write({"finished": False, **self.record})
-        return there["finished"]
+        return before["finished"]
 
     def _write(self, record: Mapping[str, Any]) -> None:
         (self.output / "training").mkdir(parents=True, exist_ok=True)

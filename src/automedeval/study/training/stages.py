@@ -22,7 +22,6 @@ from automedeval.study.dataset.folder import (
     read_statistics,
 )
 
-_SHOWN = 5  # ids that an error lists
 # Arguments of a trainer that would have no effect here, or a dangerous one → the value that is accepted, and why no other is.
 REFUSED = packaged("study/training", "arguments")["refused"]
 
@@ -105,32 +104,23 @@ def tokenize(
     RecordError if there are no rows, or rows without a prompt or a completion; if rows have more than `max_length` tokens, so
     that TRL would cut off the scores; or if the chat template's answered prompt does not begin with its prompt.
     """
-    for column in ("prompt", "completion"):
-        if column not in rows.column_names:
-            raise RecordError(
-                f"{place}: no column {column!r}; there are {', '.join(rows.column_names)} "
-                "(recipes/build_dataset.py writes prompt and completion)"
-            )
+    if not {"prompt", "completion"} <= set(rows.column_names):
+        there = ", ".join(rows.column_names)
+        raise RecordError(f"{place}: rows need a prompt and a completion; there are {there}")
     if not len(rows):
         raise RecordError(f"{place}: not a single row")
-    cases = rows["case_id"] if "case_id" in rows.column_names else range(len(rows))
-    names = list(map(repr, cases))
-    answers = zip(names, map(_answer, rows["completion"]))
-    empty = [name for name, answer in answers if not answer]
-    _refuse(place, "without a completion of one message", empty)
+    are_empty = [not _answer(completion) for completion in rows["completion"]]
+    _refuse(rows, are_empty, f"{place}: no completion of one message")
 
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
         texts = list(map(_answer, batch["completion"]))
-        pairs = encoder.encode_answered(list(zip(batch["prompt"], texts)))
         spans = batch.get("trained") or [None] * len(texts)
-        masks = [
-            [0] * len(prompt) + encoder.trained(answer, text, places)
-            for (prompt, answer), text, places in zip(pairs, texts, spans)
-        ]
-        return {
-            "input_ids": [prompt + answer for prompt, answer in pairs],
-            "completion_mask": masks,
-        }
+        ids, masks = [], []
+        pairs = encoder.encode_answered(list(zip(batch["prompt"], texts)))
+        for (prompt, answer), text, places in zip(pairs, texts, spans):
+            ids.append(prompt + answer)
+            masks.append([0] * len(prompt) + encoder.trained(answer, text, places))
+        return {"input_ids": ids, "completion_mask": masks}
 
     with errors_at(place):
         encoded = rows.map(
@@ -142,11 +132,9 @@ def tokenize(
             desc=f"Tokenizing {place}",
         )
     if max_length:
-        sizes = zip(names, map(len, encoded["input_ids"]))
-        over = [f"{name} ({size:,})" for name, size in sizes if size > max_length]
-        fault = f"of {len(rows):,} longer than max_length, {max_length:,} tokens"
-        advice = "; build the data set with this --max_length, or raise it"
-        _refuse(place, fault, over, advice)
+        are_long = [len(ids) > max_length for ids in encoded["input_ids"]]
+        fault = f"{place}: longer than max_length, {max_length:,} tokens"
+        _refuse(rows, are_long, f"{fault}; build the data set with this --max_length, or raise it")
     return encoded
 
 
@@ -170,12 +158,12 @@ def _answer(completion: Any) -> str:
     return text if text.strip() else ""
 
 
-def _refuse(place: str, fault: str, names: Sequence[str], advice: str = "") -> None:
-    """Raise RecordError if rows of these names have a fault."""
-    if names:
-        shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        rows = "1 row" if len(names) == 1 else f"{len(names):,} rows"
-        raise RecordError(f"{place}: {rows} {fault}: {shown}{advice}")
+def _refuse(rows: Any, are_faulty: Sequence[bool], fault: str) -> None:
+    """Raise RecordError if rows have a fault; it names the first of them."""
+    if count := sum(are_faulty):
+        first = are_faulty.index(True)
+        case_id = rows[first].get("case_id", first)
+        raise RecordError(f"{fault}: {count:,} of {len(rows):,} rows, the first {case_id!r}")
 
 
 def check_start(
@@ -196,25 +184,25 @@ def check_start(
     """
     if TEST in {split.partition("[")[0] for split in splits}:
         raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
-    if len(splits) > 1 or "[" in splits[0] or not statistics:
+    split = splits[0]
+    if len(splits) > 1 or "[" in split or not statistics:
         return
     stages = [name for name in statistics["splits"] if name != TEST]
-    place, last = stages.index(splits[0]), history[-1] if history else None
-    seen = f"{model} was trained on {last or 'no stage here'}"
-    this = statistics["fingerprint"]
-    if place:
-        before = stages[place - 1]
-        if last is None or (last.splits, last.fingerprint) != ((before,), this):
-            raise RecordError(
-                f"{splits[0]} starts where {before} of {dataset} ({this}) ended, and {seen}"
-            )
+    number, this = stages.index(split), statistics["fingerprint"]
+    last = history[-1] if history else None
+    if number:
+        before = stages[number - 1]
+        is_right = last is not None and (last.splits, last.fingerprint) == ((before,), this)
+        rule = f"{split} starts where {before} of {dataset} ({this}) ended"
     elif "follows" in statistics:
-        if last is None or last.fingerprint != statistics["follows"]:
-            raise RecordError(
-                f"{dataset} revises mistakes of a judge trained on {statistics['follows']}, and {seen}"
-            )
-    elif any(stage.fingerprint == this for stage in history):
-        raise RecordError(f"{splits[0]} is the first stage of {dataset}, and {seen}")
+        revised = statistics["follows"]
+        is_right = last is not None and last.fingerprint == revised
+        rule = f"{dataset} revises mistakes of a judge trained on {revised}"
+    else:
+        is_right = this not in {stage.fingerprint for stage in history}
+        rule = f"{split} is the first stage of {dataset}"
+    if not is_right:
+        raise RecordError(f"{rule}, and {model} was trained on {last or 'no stage here'}")
 
 
 def write_card(output: Path, record: Mapping[str, Any]) -> None:
