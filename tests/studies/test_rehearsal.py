@@ -1,7 +1,6 @@
 """The paper's study is rehearsed: every step runs, is killed once on the way, and leaves what the study is for."""
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -14,11 +13,10 @@ from pathlib import Path
 
 import pytest
 from doubles.publishable import card_of
-from factories import read_json
+from factories import read, read_json, verdicts_in
 from programs import ROOT, figures_of_the_paper, torch_extensions
 from study_scripts import dry_run, of
 
-from automedeval.records import Verdict, read_records
 from automedeval.records.cases import read_cases
 
 CANDIDATES = ["ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"]
@@ -114,28 +112,21 @@ def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(
 
 
 def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed):
-    """Two cases fail two criteria, four are too long to train on; every training row that is left is judged in the window."""
+    """Two cases fail two criteria, eight are too long to train on; every training row that is left is judged in the window."""
     folder, printed = rehearsed
     table = (folder / "reports" / "counts.md").read_text()
     assert table in printed
-    rows = {
-        cells[1].strip("` "): [cell.strip() for cell in cells[2:-1]]
-        for cells in (line.split("|") for line in table.splitlines())
-    }
-    assert rows["verdicts/wikidoc-strong/verdicts.jsonl"] == ["9,874", "60", "60", ""]
-    assert rows["instructions/verified/verified.parquet"][:3] == ["9,569", "58.1", "58"]
-    assert "8 more than 2,048 tokens" in rows["instructions/wikidoc/stage1.parquet"][-1]
-    assert rows["instructions/wikidoc/test.parquet"] == ["958", "5.8", "5", ""]
-    splits = read_json(folder / "instructions" / "wikidoc" / "statistics.json")["splits"]
-    trained = sum(splits[stage]["rows"] for stage in ("stage1", "stage2", "stage3"))
+    for row in (
+        "| `verdicts/wikidoc-strong/verdicts.jsonl` | 9,874 | 60 | 60 |",
+        "| `instructions/verified/verified.parquet` | 9,569 | 58.1 | 58 |",
+        "| `instructions/wikidoc/test.parquet` | 958 | 5.8 | 5 |",
+        "8 more than 2,048 tokens",
+    ):
+        assert row in table
     for number, judge in ((1, "stage3"), (2, "round1")):
-        judged = list(
-            read_records(folder / "verdicts" / f"wikidoc-{judge}-train" / "verdicts.jsonl", Verdict)
-        )
-        counts = read_json(folder / "instructions" / f"wikidoc-round{number}" / "statistics.json")[
-            "counts"
-        ]
-        assert len(judged) == counts["cases"] == trained
+        judged = verdicts_in(folder / "verdicts" / f"wikidoc-{judge}-train")
+        statistics = folder / "instructions" / f"wikidoc-round{number}" / "statistics.json"
+        assert len(judged) == read_json(statistics)["counts"]["cases"]
         assert all(verdict.valid for verdict in judged)
         assert max(sum(verdict.usage.values()) for verdict in judged) > 2048 - 200
 
@@ -144,25 +135,17 @@ def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(
     rehearsed,
 ):
     folder, _ = rehearsed
-    teachers = (
-        ("strong", "gpt-4-turbo-2024-04-09", 60),
-        ("weak", "gpt-3.5-turbo-0125", 58),
-    )  # of those that passed
-    for teacher, model, number in teachers:
-        verdicts = list(
-            read_records(folder / "verdicts" / f"wikidoc-{teacher}" / "verdicts.jsonl", Verdict)
-        )
+    # of those that passed
+    teachers = {"strong": ("gpt-4-turbo-2024-04-09", 60), "weak": ("gpt-3.5-turbo-0125", 58)}
+    for teacher, (model, number) in teachers.items():
+        verdicts = verdicts_in(folder / "verdicts" / f"wikidoc-{teacher}")
         assert {verdict.judge for verdict in verdicts} == {f"double-of-{model}"}
         assert len({verdict.case_id for verdict in verdicts}) == len(verdicts) == number
         assert all(verdict.valid for verdict in verdicts)
         assert any(verdict.extra["knowledge"] for verdict in verdicts)
-    revisions = (
-        (folder / "instructions" / "wikidoc-round1" / "revisions.jsonl").read_text().splitlines()
-    )
-    decided = {(line["decided_by"], line["decision"]) for line in map(json.loads, revisions)}
-    assert decided == {
-        (by, decision) for by in ("consensus", "jury") for decision in ("keep", "revise")
-    }
+    revisions = read(folder / "instructions" / "wikidoc-round1" / "revisions.jsonl")
+    decided = {(record["decided_by"], record["decision"]) for record in revisions}
+    assert decided == set(itertools.product(("consensus", "jury"), ("keep", "revise")))
 
 
 def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
@@ -181,12 +164,8 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
     assert figure5["verdict_ratings"].keys() == {"introspection2"}
     (compared,) = figure5["preferences"]
     assert set(compared["judges"]) == {"introspection2", "double-of-gpt-4-turbo-2024-04-09"}
-    assert [
-        file
-        for _, files in figures_of_the_paper()
-        for file in files
-        if not (folder / file).is_file()
-    ] == []
+    for _, files in figures_of_the_paper():
+        assert all((folder / file).is_file() for file in files)
 
 
 def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed, monkeypatch):
@@ -195,12 +174,9 @@ def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed, monkeypatch
     assert sum("dry run: nothing was sent" in text for text in results) == 4
     *_, about = of(dry_run("paper"), "publish")
     monkeypatch.chdir(folder)
-    text = card_of(
-        Path(about["folder"]),
-        **{name: about[name] for name in ("agreement", "audit", "license", "base_model")},
-    )
-    accuracy = read_json(folder / "reports" / "wikidoc" / "agreement.json")["judges"][
-        "introspection2"
-    ]["pairwise_accuracy"]
+    names = ("agreement", "audit", "license", "base_model")
+    text = card_of(Path(about["folder"]), **{name: about[name] for name in names})
+    judges = read_json(folder / "reports" / "wikidoc" / "agreement.json")["judges"]
+    accuracy = judges["introspection2"]["pairwise_accuracy"]
     assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**accuracy) in text
     assert "Audited on 3 cases as introspection2" in text

@@ -108,18 +108,13 @@ def test_the_test_set_is_that_of_the_paper():
 
 def test_every_judge_of_table_2_judges_the_test_cases_three_times():
     commands = [words for words in dry_run("paper") if "--runs" in words]
-    judges = [each for each in map(arguments, commands) if "judge" in each]
-    names = [each["judge"] for each in judges]
-    assert names == ROWS["judges of Table 2"].split()
+    judges = [judge for judge in map(arguments, commands) if "judge" in judge]
+    assert [judge["judge"] for judge in judges] == ROWS["judges of Table 2"].split()
     about = ("runs", "temperature", "cases", "output")
     same = ("3", "0.5", "responses/test/cases.jsonl", "verdicts/wikidoc")
-    assert {tuple(each[name] for name in about) for each in judges} == {same}
-    assert [each["rubric"] for each in judges] == ["automedeval"] * 7 + ["pandalm"] + [
-        "automedeval"
-    ] * 5
-    # An endpoint is asked by one process; eight checkpoints take eight GPUs.
-    alone = [words[0] == "automedeval" for words in commands]
-    assert alone == [name.startswith("openai:") for name in names]
+    assert {tuple(judge[name] for name in about) for judge in judges} == {same}
+    own = {judge["judge"] for judge in judges if judge["rubric"] != "automedeval"}
+    assert own == {"models/PandaLM-7B"}
 
 
 def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study():
@@ -129,8 +124,8 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study():
         assert plain.isdisjoint(run["output_dir"] for run in of(commands, "sft"))
         assert of(commands, "report")[0]["output"].endswith(name)
     without = dry_run("no_chain")
-    asked = of(without, "distill") + of(without, "introspect_discuss")
-    assert {each["store"] for each in asked} == {"none"}
+    for step in ("distill", "introspect_discuss"):
+        assert {values["store"] for values in of(without, step)} == {"none"}
     first, _ = of(dry_run("no_introspection"), "sft")
     assert first["model_name_or_path"] == "checkpoints/wikidoc-stage3"
     for name in ("no_chain", "vanilla"):  # no test case of the study is trained on
@@ -143,7 +138,7 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study():
 @pytest.mark.parametrize("name", SPLITS)
 def test_the_trainings_of_a_study_read_these_rows(name):
     splits = [run["dataset_train_split"] for run in of(dry_run(name), "sft")]
-    assert splits == SPLITS[name].split()
+    assert " ".join(splits) == SPLITS[name]
 
 
 def test_out_of_fold_the_judge_of_each_half_judges_the_other():

@@ -21,7 +21,7 @@ from programs import failed, succeeded, told
 from tables import rows_of
 
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, digest
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
@@ -46,21 +46,6 @@ def reading_of(row):
         model: (score, steps[slot])
         for slot, (model, score) in enumerate(zip(models, reading.scores), 1)
     }
-
-
-def test_a_revised_row_keeps_its_case_its_slots_and_its_teacher():
-    case = case_of(0)
-    recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
-    new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "new"), (1, 2, 3))
-    row = revised_row(recorded, new, "consensus")
-    assert {name for name in row if row[name] != recorded.row[name]} == {"completion", "judge"}
-    bare = revised_row(recorded, ParsedAnswer(True, None, None, (1, 2, 3)), "jury")
-    assert bare["completion"][0]["content"] == slot_line((1, 2, 3))
-    texts = [case.responses[index].text for index in recorded.order]
-    assert bare["prompt"] == judge_messages(
-        AUTOMEDEVAL, case.question, texts, case.reference, rationale=False
-    )
-    assert bare["prompt_digest"] != recorded.row["prompt_digest"]
 
 
 def test_values_alone_are_trained_where_the_rubric_says_so(tiny_model):
@@ -197,8 +182,16 @@ def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(less
     decided = [first | {"decision": "revise", "scores": [5, 4, 1]}, second]
     write(queue.parent / "decided" / queue.name, decided)
     told(round1(), "jury: 2 cases → 0 kept, 1 revised, 1 waiting")
-    answer = lessons.rows()["case-0"]["completion"][0]["content"]
-    assert parse_verdict(answer, AUTOMEDEVAL, 3).rationale is None
+    row, old = lessons.rows()["case-0"], lessons.old_rows()["case-0"]
+    in_slots = [(5, 4, 1)[index] for index in row["order"]]
+    assert row["completion"][0]["content"] == slot_line(in_slots)
+    # The prompt asks for scores alone.
+    case = lessons.cases[0]
+    texts = [case.responses[index].text for index in row["order"]]
+    asked = judge_messages(AUTOMEDEVAL, case.question, texts, case.reference, rationale=False)
+    assert (row["prompt"], row["prompt_digest"]) == (asked, digest(asked))
+    new = {"completion", "judge", "prompt", "prompt_digest"}
+    assert {name for name in row if row[name] != old[name]} == new
     assert {line["case_id"] for line in read(queue)} == {"case-0", "case-1"}
     lessons.misjudge(0, lessons.record["case-0"])
     told(round1(), "7 cases → 1 mistakes")

@@ -180,8 +180,7 @@ def _check_slots(verdict: Verdict, order: Sequence[int]) -> None:
     """Raise RecordError unless a verdict is on the same responses as the row, and scores each if it is valid."""
     if sorted(verdict.order) != sorted(order):
         raise RecordError(
-            f"the verdict is on the responses {sorted(verdict.order)} of case {verdict.case_id!r}, and the one on record on "
-            f"{sorted(order)}: judge the rows with --dataset"
+            "the verdict is on other responses than the one on record: judge the rows with --dataset"
         )
     if verdict.valid and None in by_slot(verdict.scores or (), order):
         raise RecordError("a valid verdict without a score for each response")
