@@ -14,9 +14,6 @@ from automedeval.records.cases import read_cases, table_of
 
 ROWS = rows_of(__file__)
 WIDE = ROWS["a row for each question"]
-MODELS = ("rowan-7b", "larch-7b")
-ANSWERS = [(row["question"], model, row[model]) for model in MODELS for row in WIDE if row[model]]
-LONG = [dict(zip(("question", "model", "answer"), each)) for each in ANSWERS]
 
 
 def write(file, text):
@@ -25,19 +22,9 @@ def write(file, text):
 
 
 def read_rows(folder, rows, **options):
-    """Return the cases of a table, with its index where that is asked for, as pandas writes it."""
-    pandas.DataFrame(rows).to_csv(folder / "a.csv", index=options.pop("index", False))
+    """Return the cases of a table, as pandas writes it."""
+    pandas.DataFrame(rows).to_csv(folder / "a.csv", index=False)
     return list(read_cases(folder / "a.csv", **options))
-
-
-@pytest.mark.parametrize("rows", [WIDE, LONG], ids=["wide", "long"])
-def test_a_table_of_pandas_with_its_index_holds_the_same_cases(tmp_path, rows):
-    cases = {case.question: case for case in read_rows(tmp_path, rows, index=True, blank="skip")}
-    assert len(cases) == len(WIDE)
-    for row in WIDE:
-        texts = {response.model: response.text for response in cases[row["question"]].responses}
-        assert texts == {model: row[model] for model in MODELS if row[model]}
-    assert len({case.id for case in cases.values()}) == 3
 
 
 def test_ids_are_of_the_question_alone(tmp_path):

@@ -36,7 +36,9 @@ def write(file, rows, data):
         separator = data.draw(st.sampled_from(separators), label="separator")
         end = data.draw(st.sampled_from(["\n", "\r\n", "\r"]), label="end of a line")
         encoding = data.draw(st.sampled_from(["utf-8", "utf-8-sig"]), label="encoding")
-        text = table.to_csv(index=False, sep=separator, lineterminator=end, quoting=csv.QUOTE_ALL)
+        has_index = data.draw(st.booleans(), label="index")
+        style = {"sep": separator, "lineterminator": end, "quoting": csv.QUOTE_ALL}
+        text = table.to_csv(index=has_index, **style)
         file.write_bytes(text.encode(encoding))
     elif file.suffix == ".xlsx":
         table.to_excel(file, index=False)
