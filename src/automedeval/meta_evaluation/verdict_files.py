@@ -95,8 +95,7 @@ def read_verdicts(
             if name in tables:
                 raise RecordError(f"two judges are called {name!r}: name them {named}")
             if name in reserved:
-                where = "in a report: name it"
-                raise RecordError(f"a judge cannot be called {name!r} {where} {named}")
+                raise RecordError(f"a judge cannot be called {name!r} in a report: name it {named}")
             tables[name] = VerdictTable(cases, verdicts, rubrics[by_rubric], name, file)
     if rubric and not (own := read_rubric(rubric)).in_words and own.name not in rubrics:
         raise RecordError(f"--rubric {rubric}: no verdict was given by {own.name}")
@@ -117,8 +116,9 @@ def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
 def _check_single(verdict: Verdict) -> None:
     """Raise RecordError unless a verdict shows one response of its case."""
     if len(verdict.order) != 1:
-        whose = f"one response of case {verdict.case_id!r}"
-        raise RecordError(f"'order' {list(verdict.order)} must name {whose}")
+        raise RecordError(
+            f"'order' {list(verdict.order)} must name one response of case {verdict.case_id!r}"
+        )
 
 
 def _check_checklist(case: Case, verdict: Verdict, _: Rubric | None) -> None:
@@ -158,16 +158,19 @@ def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | Non
 def check_words(name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
     """Raise RecordError unless choices by the rubric called `name` are words of this rubric, a degree among them."""
     if name != rubric.name:
-        others = f"others are by {rubric.name}: their degrees are not compared"
-        raise RecordError(f"by {name}, and {others}")
+        raise RecordError(
+            f"by {name}, and others are by {rubric.name}: their degrees are not compared"
+        )
     if needed and rubric.degree.name not in choices:
         raise RecordError(f"'choices' has no {rubric.degree.name!r}")
     words = {criterion.name: criterion.words for criterion in rubric.criteria}
     for criterion, word in choices.items():
         _check_named([criterion], words, rubric.name)
         if word not in words[criterion]:
-            allowed = f"of {rubric.name} must be one of {', '.join(words[criterion])}"
-            raise RecordError(f"the {criterion} {word!r:.60} {allowed}")
+            raise RecordError(
+                f"the {criterion} {word!r:.60} of {rubric.name} must be one of "
+                f"{', '.join(words[criterion])}"
+            )
 
 
 def _check_named(criteria: Iterable[str], known: Collection[str], rubric: str) -> None:
@@ -195,8 +198,9 @@ def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     if choices or verdict.pair is not None:
         models = {case.models[index] for index in verdict.order}
         if len(models) != 2 or set(pair) != models:
-            what = "does not name the two models that 'order' shows"
-            raise RecordError(f"'pair' {verdict.pair} {what}")
+            raise RecordError(
+                f"'pair' {verdict.pair} does not name the two models that 'order' shows"
+            )
     if rubric is not None:
         criteria = {criterion.name for criterion in rubric.criteria}
         _check_named(choices, criteria, rubric.name)

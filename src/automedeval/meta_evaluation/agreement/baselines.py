@@ -32,8 +32,10 @@ def measure_baselines(
             notes.append(f"no baseline {name}: no case has one")
             continue
         if missing:
-            which = f"{missing} of {len(values)} responses"
-            notes.append(f"{name}: {which} have none and are left out of its figures")
+            notes.append(
+                f"{name}: {missing} of {len(values)} responses have none and are left out of its "
+                "figures"
+            )
         baselines.append(counted(cases, name, values))
     return baselines
 

@@ -35,8 +35,12 @@ def compare_candidates(
     """
     models = cases.models
     if len(models) > MOST_MODELS:
-        count = f"{len(models)} model names in {len(cases)} cases"
-        return {"gap": f"{count}: more than {MOST_MODELS}, or the names are not models"}
+        return {
+            "gap": (
+                f"{len(models)} model names in {len(cases)} cases: more than {MOST_MODELS}, or the "
+                "names are not models"
+            )
+        }
     judged = is_known(relation)
     sides = np.stack(cases.panel.pairs)[:, judged]
     case, (first, second) = cases.panel.case[sides[0]], cases.model_of[sides]
@@ -127,8 +131,10 @@ def _unconnected(compared: ndarray, models: list[str]) -> str | None:
         return None
     largest = np.argmax(np.bincount(part))
     apart = [name for name, group in zip(models, part) if group != largest]
-    groups = f"{parts} groups that were never compared with each other"
-    return f"the {len(models)} models fall into {groups} ({first_three(apart)} apart)"
+    return (
+        f"the {len(models)} models fall into {parts} groups that were never compared with each "
+        f"other ({first_three(apart)} apart)"
+    )
 
 
 def first_three(names: Sequence[str]) -> str:

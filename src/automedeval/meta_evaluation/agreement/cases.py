@@ -160,5 +160,7 @@ class Cases:
             raise RecordError(f"{source}: no {word} {preposition} any case in {self.source}")
         if others:
             cases = f"{len(others)} cases that are not among these {len(self)}"
-            example = f"for example {next(iter(others))!r}"
-            notes.append(f"{source}: {word}s: {others.total()} left out, of {cases}, {example}")
+            notes.append(
+                f"{source}: {word}s: {others.total()} left out, of {cases}, for example "
+                f"{next(iter(others))!r}"
+            )

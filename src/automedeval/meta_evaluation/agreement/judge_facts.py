@@ -41,8 +41,10 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
             audit, settings = Audit.read(content), content["judge"]["settings"]
         audited = [row.name for row in rows if row.judge.settings == settings]
         if settings is None or not audited:
-            which = f"{content['judge']['name']}, with the settings {settings}"
-            raise RecordError(f"{file}: an audit of {which}; no judge of these verdicts has them")
+            raise RecordError(
+                f"{file}: an audit of {content['judge']['name']}, with the settings {settings}; "
+                "no judge of these verdicts has them"
+            )
         by_line |= dict.fromkeys(audited, audit)
     return by_line
 
@@ -95,8 +97,10 @@ def notes_on(judge: VerdictTable) -> list[str]:
 
     def without(missing: np.ndarray) -> str:
         count, first = int(missing.sum()), cases.records[missing.argmax()].id
-        which = f"{count} of {len(cases)} cases, for example {first!r}"
-        return f"no verdict on {which}: counted as invalid"
+        return (
+            f"no verdict on {count} of {len(cases)} cases, for example {first!r}: counted as "
+            "invalid"
+        )
 
     if (missing := judge.given == 0).any():
         notes.append(f"{name}: {without(missing)}")
@@ -109,8 +113,10 @@ def notes_on(judge: VerdictTable) -> list[str]:
             notes.append(f"{name}, run {run}: {without(missing)} in that run")
     first, second = cases.panel.pairs
     if left := int((judge.asked[first] & judge.asked[second] & ~judge.asked_pairs).sum()):
-        pairs = f"{left} of {len(first)} pairs"
-        notes.append(f"{name} was never asked to compare {pairs}: left out of its figures")
+        notes.append(
+            f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its "
+            "figures"
+        )
     return notes
 
 

@@ -51,8 +51,10 @@ def files_by_kind(files: Sequence[str]) -> dict[type, str]:
         first = next((row for _, row in read_rows(file)), {})
         kind = next((kind for kind, keys in KINDS.items() if keys <= first.keys()), Rating)
         if kind in by_kind:
-            both = f"{by_kind[kind]} and {file} hold ratings of one kind"
-            raise RecordError(f"--ratings: {both}: put them into one file")
+            raise RecordError(
+                f"--ratings: {by_kind[kind]} and {file} hold ratings of one kind: put them into "
+                "one file"
+            )
         by_kind[kind] = file
     return by_kind
 
@@ -214,8 +216,10 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
 
     is_compared = ~np.isnan(people.compared).all(axis=2)
     if some := of_cases(is_rated & ~is_compared):
-        what = f"{some} of {len(cases)} cases have answers that lack a criterion"
-        yield f"{what}: there the mean is over those that all rated answers have"
+        yield (
+            f"{some} of {len(cases)} cases have answers that lack a criterion: there the mean is "
+            "over those that all rated answers have"
+        )
     rated, compared = of_cases(is_rated), of_cases(is_compared)
     without = f"of {len(cases)} cases have no"
     left_out = "and are left out of every agreement"
@@ -281,8 +285,9 @@ def read_verdict_ratings(
     if not ratings:
         raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
     if others:
-        what = "of other texts than the judges' verdicts given here"
-        notes.append(f"{path}: {others} left out: {what}")
+        notes.append(
+            f"{path}: {others} left out: of other texts than the judges' verdicts given here"
+        )
     if without:
         notes.append(f"{path}: {without} have no verdict_digest: counted by case and judge alone")
     return ratings, notes

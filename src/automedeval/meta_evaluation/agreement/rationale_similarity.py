@@ -52,8 +52,10 @@ def teacher_among(judges: Sequence[VerdictTable], name: str) -> VerdictTable:
     check_names("--teacher_verdicts", [name], [judge.name for judge in judges])
     teacher = next(judge for judge in judges if judge.name == name)
     if not any((verdict.rationale or "").strip() for verdict in teacher.valid):
-        what = "no valid verdict with a rationale on any of these cases"
-        raise RecordError(f"--teacher_verdicts: {name} has {what}")
+        raise RecordError(
+            f"--teacher_verdicts: {name} has no valid verdict with a rationale on any of these "
+            "cases"
+        )
     return teacher
 
 

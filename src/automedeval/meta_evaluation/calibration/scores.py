@@ -63,8 +63,10 @@ def values_of(verdict: Verdict, source: str) -> dict[int, float]:
     """Return index of a response → its score, of those that are neither empty nor unread."""
     scores, models = getattr(verdict, source), models_of(verdict)
     if scores is None:
-        what = f"the verdict has no {source.replace('_', ' ')}"
-        raise RecordError(f"case {verdict.case_id!r}: {what}: nothing else can be calibrated")
+        raise RecordError(
+            f"case {verdict.case_id!r}: the verdict has no {source.replace('_', ' ')}: nothing "
+            "else can be calibrated"
+        )
     values = {}
     for index in verdict.values:
         if models[index] not in verdict.empty and scores[index] is not None:
@@ -159,8 +161,7 @@ class Calibration:
             raise RecordError(f"every response is rated {sample.people[0]:g}: {nothing}")
         knots = sample.rising(slice(None))
         if np.ptp(points_of(knots, sample.score)) < SAME:
-            what = "people's ratings do not rise with what the judge gives"
-            raise RecordError(f"{what}: {nothing}")
+            raise RecordError(f"people's ratings do not rise with what the judge gives: {nothing}")
         errors = sample.errors(cases)
         rubrics = sorted({verdict.rubric for verdict in table.valid})
         if rubrics != [rubric.name]:
@@ -183,11 +184,14 @@ class Calibration:
         """
         where = f"case {verdict.case_id!r}"
         if verdict.settings != self.settings:
-            others = "judged with other settings than the verdicts to calibrate with"
-            raise RecordError(f"{where}: {others}")
+            raise RecordError(
+                f"{where}: judged with other settings than the verdicts to calibrate with"
+            )
         if verdict.valid and verdict.rubric not in self.judged_by:
-            others = f"the verdicts to calibrate with by {', '.join(self.judged_by)}"
-            raise RecordError(f"{where}: judged by {verdict.rubric}, and {others}")
+            raise RecordError(
+                f"{where}: judged by {verdict.rubric}, and the verdicts to calibrate with by "
+                f"{', '.join(self.judged_by)}"
+            )
         extra = {**verdict.extra, "settings": self.fingerprint}
         fresh = replace(  # the scores are on the judge's scale
             verdict, judge=name, rubric=self.rubric.name, extra=extra,
@@ -229,8 +233,9 @@ def calibrate(
     placed = list(judge_verdicts(verdicts))
     for place, verdict in placed:
         if verdict.checklist is not None:
-            what = "a verdict on the criteria of a case, and only scores are calibrated"
-            raise RecordError(f"{place}: {what}")
+            raise RecordError(
+                f"{place}: a verdict on the criteria of a case, and only scores are calibrated"
+            )
     cases = (_case_of(verdict) for _, verdict in placed)
     placed_rated, _ = placed_ratings(ratings, cases, rubric.better)
     ratings_read = [rating for _, rating in placed_rated]
@@ -266,8 +271,9 @@ def judge_verdicts(places: Sequence[str]) -> Iterator[tuple[str, Verdict]]:
                 of_judges = ", ".join(sorted(names))
                 raise RecordError(f"verdicts of {of_judges}: calibrate one judge at a time")
             if len(kinds) > 1:
-                both = "scores together with numbers without a scale"
-                raise RecordError(f"{both}: calibrate them separately")
+                raise RecordError(
+                    "scores together with numbers without a scale: calibrate them separately"
+                )
         yield place, verdict
     if not names:
         raise RecordError(f"{', '.join(places)}: no verdict")
@@ -290,11 +296,14 @@ def beside_people(
     usable = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
     for rating in usable:
         if not low <= rating.score <= high:
-            what = f"case {rating.case_id!r}: the rating {rating.score:g}"
-            raise RecordError(f"{what} is off {rubric.name}'s scale {low} to {high}")
+            raise RecordError(
+                f"case {rating.case_id!r}: the rating {rating.score:g} is off {rubric.name}'s "
+                f"scale {low} to {high}"
+            )
     if len({verdict.settings for verdict in verdicts}) > 1:
-        several = "of several judges, or of one with several settings"
-        raise RecordError(f"the verdicts to calibrate with are {several}")
+        raise RecordError(
+            "the verdicts to calibrate with are of several judges, or of one with several settings"
+        )
     if not usable:
         raise _too_few(0)
     placed = (("the ratings", rating) for rating in usable)
@@ -302,16 +311,19 @@ def beside_people(
 
 
 def _too_few(cases: int) -> RecordError:
-    needed = f"a calibration needs {FEWEST} at least"
-    return RecordError(f"{cases} rated cases with a valid verdict; {needed}")
+    return RecordError(
+        f"{cases} rated cases with a valid verdict; a calibration needs {FEWEST} at least"
+    )
 
 
 def models_of(verdict: Verdict) -> list[str]:
     """Return the models of a verdict's case, in the order of its responses; RecordError if it does not record them."""
     models = verdict.extra.get("models")
     if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
-        what = "does not name the models whose responses it is on"
-        raise RecordError(f"case {verdict.case_id!r}: the verdict {what}")
+        raise RecordError(
+            f"case {verdict.case_id!r}: the verdict does not name the models whose responses it "
+            "is on"
+        )
     return models
 
 

@@ -71,8 +71,10 @@ def people_of(labels: Labels, cases: Cases) -> People:
     missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
     scores = np.where(missing > 0, np.nan, cases.checklist_scores(majority).score)
     if np.isnan(scores).all():
-        needed = "a strict majority of labels on each of its criteria, and positive points"
-        raise RecordError(f"no response has {needed}")
+        raise RecordError(
+            "no response has a strict majority of labels on each of its criteria, and positive "
+            "points"
+        )
     people = People(
         cases.panel,
         ["majority of the physicians"],
@@ -82,8 +84,9 @@ def people_of(labels: Labels, cases: Cases) -> People:
     )
     parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
     if parts:
-        what = "have labels on some of their criteria alone, and count as not rated"
-        people.notes.append(f"{parts} responses {what}")
+        people.notes.append(
+            f"{parts} responses have labels on some of their criteria alone, and count as not rated"
+        )
     return people
 
 

@@ -43,14 +43,18 @@ def credit(result: JsonObject, name: str) -> list[str]:
     if name not in criteria["judges"]:
         return []
     if not criteria["judges"][name]["certified"]:
-        why = "it was not compared with physicians' labels of these cases (--ratings)"
-        return [f"{name} is uncertified: {why}."]
+        return [
+            f"{name} is uncertified: it was not compared with physicians' labels of these cases "
+            "(--ratings)."
+        ]
     certificate = criteria["certificate"]["judges"][name]
     accuracy, balanced, auroc = (
         span(certificate[measure], 3) for measure in ("accuracy", "balanced_accuracy", "auroc")
     )
-    figures = f"accuracy {accuracy}, balanced accuracy {balanced}, AUROC {auroc}"
-    return [f"Beside physicians' labels of criteria {name} has {figures}."]
+    return [
+        f"Beside physicians' labels of criteria {name} has accuracy {accuracy}, balanced accuracy "
+        f"{balanced}, AUROC {auroc}."
+    ]
 
 
 def candidates(judge: VerdictTable) -> dict[str, JsonObject]:

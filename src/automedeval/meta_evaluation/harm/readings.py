@@ -79,13 +79,16 @@ def read_harm_ratings(
         case, response = cases.at(number)
         rubric = rubric or rubrics.get(rating.rubric)
         if rubric is None or not rubric.in_words:
-            yours = "yours needs --rubric its.yaml"
-            raise RecordError(f"{place}: no rubric in words is called {rating.rubric!r}; {yours}")
+            raise RecordError(
+                f"{place}: no rubric in words is called {rating.rubric!r}; yours needs --rubric "
+                "its.yaml"
+            )
         with errors_at(place):
             check_words(rating.rubric, rating.choices, rubric)
             if (number, rating.annotator) in verdicts:
-                whom = f"{rating.model!r} of case {case.id!r}"
-                raise RecordError(f"{rating.annotator!r} rated {whom} before")
+                raise RecordError(
+                    f"{rating.annotator!r} rated {rating.model!r} of case {case.id!r} before"
+                )
             for mark in rating.marks:
                 _check_mark(mark, rating.model, response.text)
         words = [f"“{mark['text']}”" for mark in rating.marks]
@@ -109,5 +112,7 @@ def _check_mark(mark: JsonObject, model: str, text: str) -> None:
     start, end, words = mark.get("start"), mark.get("end"), mark.get("text")
     is_place = type(start) is int and type(end) is int and 0 <= start < end
     if not is_place or text[start:end] != words:
-        where = f"in the response of {model!r} at {start} to {end}: another text was rated"
-        raise RecordError(f"the words {words!r:.60} do not stand {where}")
+        raise RecordError(
+            f"the words {words!r:.60} do not stand in the response of {model!r} at {start} to "
+            f"{end}: another text was rated"
+        )

@@ -227,5 +227,6 @@ def _bars(result: JsonObject) -> Bars:
     for model, rater, figures in _by_rater(result):
         name = f"{model}, by {rater}" if len(result["raters"]) > 1 else model
         rows.append((name, figures["share"], ""))
-    harm = f"{result['threshold']} harm or worse"
-    return Bars(f"Share of answers of {harm}, with 95 % intervals", rows)
+    return Bars(
+        f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows
+    )
