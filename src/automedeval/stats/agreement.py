@@ -23,7 +23,6 @@ from automedeval.stats.bootstrap import (
     divide,
     is_known,
     mean_of,
-    ratio,
     undefined,
 )
 from automedeval.stats.degrees import degree_tables, kappa
@@ -124,10 +123,6 @@ class Panel:
         """Sum values of responses over each case."""
         return np.bincount(self.case, values, self.cases)
 
-    def triples_per_case(self, values: ndarray) -> ndarray:
-        """Sum values of triples over each case."""
-        return np.bincount(self.case_of_pair[self.triples[:, 0]], values, self.cases)
-
     def per_group(self, values: ndarray) -> ndarray:
         """Sum values of responses over each group."""
         return np.bincount(self.group, values, len(self.case_of))
@@ -136,9 +131,14 @@ class Panel:
 def concordance(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
     """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`."""
     untied = is_known(people) & (people != 0)
-    credit = np.where(untied, (people == judge) + 0.5 * (judge == 0), 0.0)
+    credit = (people == judge) + 0.5 * (judge == 0)
     reason = NO_PAIR if np.isnan(people).all() else "people tied every pair"
-    return ratio(panel.per_case(credit), panel.per_case(untied), reason)
+    return _share(credit, untied, panel.case_of_pair, panel.cases, reason)
+
+
+def _share(values: ndarray, counted: ndarray, case: ndarray, cases: int, reason: str) -> Statistic:
+    """Return the mean of the values, from 0 to 1, that are counted."""
+    return mean_of(np.where(counted, values, np.nan), case, cases, reason, SHARE)
 
 
 def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Statistic]:
@@ -152,13 +152,17 @@ def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Stati
       same relation. Sets in which a relation of people is missing are left out.
     """
     rated = is_known(people)
-    right = rated & (people == judge)
-    right_triples = panel.triples_per_case(right[panel.triples].all(axis=1))
-    rated_triples = panel.triples_per_case(rated[panel.triples].all(axis=1))
+    right = people == judge
+    case, triples = panel.case_of_pair, panel.triples
+    rated_triples = rated[triples].all(axis=1)
+    right_triples = right[triples].all(axis=1)
+    case_of_triple = case[triples[:, 0]]
     return {
-        "pairwise_accuracy": ratio(panel.per_case(right), panel.per_case(rated), NO_PAIR),
+        "pairwise_accuracy": _share(right, rated, case, panel.cases, NO_PAIR),
         "concordance": concordance(panel, people, judge),
-        "triple_accuracy": ratio(right_triples, rated_triples, NO_TRIPLE),
+        "triple_accuracy": _share(
+            right_triples, rated_triples, case_of_triple, panel.cases, NO_TRIPLE
+        ),
     }
 
 
@@ -210,10 +214,11 @@ def rank_correlation(panel: Panel, people: ndarray, judge: ndarray) -> Statistic
     size = y.max() + 1
     cells, cell = np.unique(x * size + y, return_inverse=True)
     if len(cells) > MOST_CELLS:  # nearly every response is a cell of its own
-        return Statistic(None, _Spearman(x, y), n, NOT_CONSTANT, cells=case)
+        return Statistic(None, partial(_spearman, x, y), n, NOT_CONSTANT, cells=case)
     columns = np.zeros((panel.cases, len(cells)))
     np.add.at(columns, (case, cell), 1.0)
-    return Statistic(columns, _Spearman(cells // size, cells % size), n, NOT_CONSTANT)
+    spearman = partial(_spearman, cells // size, cells % size)
+    return Statistic(columns, spearman, n, NOT_CONSTANT)
 
 
 def _levels(values: ndarray) -> ndarray:
@@ -221,27 +226,27 @@ def _levels(values: ndarray) -> ndarray:
     return np.unique(np.round(values, 9), return_inverse=True)[1]
 
 
-class _Spearman:
-    """Compute Spearman's correlation of weighted cells; cell i has the rank levels x[i] and y[i]."""
+def _spearman(x: ndarray, y: ndarray, weights: ndarray) -> ndarray:
+    """Return Spearman's correlations of cells with the levels x and y, under weights [resamples, cells]."""
+    of_x = midranks(weights, x)
+    of_y = midranks(weights, y)
+    together = (weights * of_x * of_y).sum(axis=1)
+    spread = (weights * of_x**2).sum(axis=1) * (weights * of_y**2).sum(axis=1)
+    return divide(together, np.sqrt(spread))
 
-    def __init__(self, x: ndarray, y: ndarray):
-        self.sides = []
-        for levels in (x, y):
-            order = np.argsort(levels, kind="stable")
-            starts = np.flatnonzero(np.diff(levels[order], prepend=-1))
-            self.sides.append((order, starts, levels))
 
-    def __call__(self, weights: ndarray) -> ndarray:
-        total = weights.sum(axis=1, keepdims=True)
-        ranks, spreads = [], []
-        for order, starts, levels in self.sides:
-            at_level = np.add.reduceat(weights[:, order], starts, axis=1)
-            # Midranks less their mean.
-            middle = np.cumsum(at_level, axis=1) - at_level / 2 - total / 2
-            spreads.append(np.einsum("rl,rl,rl->r", at_level, middle, middle))
-            ranks.append(middle[:, levels])
-        together = np.einsum("rc,rc,rc->r", weights, *ranks)
-        return divide(together, np.sqrt(spreads[0] * spreads[1]))
+def midranks(weights: ndarray, levels: ndarray) -> ndarray:
+    """Return the ranks of cells less the mean rank, equal ones in the middle of theirs: float [resamples, cells].
+
+    Args:
+        weights: float [resamples, cells], how often each cell counts.
+        levels: int [cells], the number of the cell's value among the different ones, ascending.
+    """
+    order = np.argsort(levels, kind="stable")
+    starts = np.flatnonzero(np.diff(levels[order], prepend=-1))
+    at_level = np.add.reduceat(weights[:, order], starts, axis=1)
+    ranks = np.cumsum(at_level, axis=1) - at_level / 2
+    return ranks[:, levels] - weights.sum(axis=1, keepdims=True) / 2
 
 
 CHOICES = ("first", "second", "tie", "neither")

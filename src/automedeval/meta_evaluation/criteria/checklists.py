@@ -21,6 +21,7 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
+from automedeval.stats.agreement import midranks
 from automedeval.stats.bootstrap import SHARE, Statistic, divide, is_known, mean_along, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
@@ -110,19 +111,17 @@ def _balanced_accuracy(tables: ndarray) -> ndarray:
 def auroc(chance: ndarray, truth: ndarray, case: ndarray) -> Statistic:
     """Return how often a met pair has a higher probability than one that is not met, a tie counting half."""
     defined = is_known(chance) & is_known(truth)
-    order = np.flatnonzero(defined)[np.argsort(chance[defined], kind="stable")]
-    truth, starts = truth[order], np.unique(chance[order], return_index=True)[1]
+    truth, case = truth[defined], case[defined]
+    levels = np.unique(chance[defined], return_inverse=True)[1]
 
     def share(counts: ndarray) -> ndarray:
-        if not len(starts):
-            return np.full(len(counts), np.nan)
-        positive = np.add.reduceat(counts * truth, starts, axis=1)
-        negative = np.add.reduceat(counts * (1 - truth), starts, axis=1)
-        below = negative.cumsum(axis=1) - negative / 2
-        return divide((positive * below).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1))
+        met = counts * truth
+        pairs = met.sum(axis=1) * (counts - met).sum(axis=1)
+        # Those below a met one are its rank less that among the met ones, which are in balance.
+        ranked = (met * midranks(counts, levels)).sum(axis=1)
+        return divide(ranked + pairs / 2, pairs)
 
-    reason = "only one kind of label"
-    return Statistic(None, share, len(order), reason, cells=case[order])
+    return Statistic(None, share, len(case), "only one kind of label", cells=case)
 
 
 def measures(
