@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.agreement.rationale_similarity import (
     compare_rationales,
     teacher_among,
 )
-from automedeval.meta_evaluation.table import VerdictTable, counted
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import Verdict
 from automedeval.stats.bootstrap import estimate
@@ -91,11 +91,3 @@ def test_pairs_are_compared_in_the_same_order_only(tmp_path):
     result, _ = compare(tmp_path, verdicts, [pair(0, (0, 1), "gpt"), pair(1, (0, 1), "gpt")])
     judge = result["judges"]["judge"]
     assert (judge["rationales"], judge["left_out"]) == (1, {LACKS: 1})
-
-
-def test_one_without_partners_has_a_reason_and_a_baseline_no_line(tmp_path):
-    *judges, teacher = tables(tmp_path, [verdict_on(1)], [verdict_on(0, "gpt")])
-    baseline, metric = counted(CASES, "random", CASES.panel.case.astype(float)), mock.Mock()
-    (line,) = compare_rationales(CASES, [*judges, baseline], teacher, metric)["judges"].values()
-    assert line["reason"].startswith("no rationale")
-    metric.assert_not_called()

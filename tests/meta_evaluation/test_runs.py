@@ -47,12 +47,3 @@ def test_a_training_counts_once_however_often_it_was_asked():
     assert average["values"] == pytest.approx([0.2, 0.6])
     assert average["mean"].value == pytest.approx(0.4)
     assert average["sd"] == pytest.approx(stdev([0.2, 0.6]))
-
-
-def test_a_run_without_a_figure_leaves_none():
-    missing = Estimate(None, reason="no valid verdict")
-    average = over_runs({"a": {0: estimate_of(0.1), 2: missing}})
-    assert (average["mean"].value, average["sd"]) == (None, None)
-    assert average["mean"].reason == "run 2: no valid verdict"
-    average = over_runs({"a": {0: estimate_of(0.1)}})
-    assert (average["mean"].value, average["sd"]) == (0.1, None)

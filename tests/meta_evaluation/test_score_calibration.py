@@ -12,7 +12,7 @@ from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
 from sklearn.isotonic import IsotonicRegression
 
-from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, rising
+from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
@@ -54,16 +54,6 @@ def applied(calibration: Calibration, *values: float | None) -> Any:
     return calibration.apply(scored(99, values), "new").expected_scores
 
 
-def test_the_order_of_lines_changes_no_line():
-    draw = np.random.default_rng(0)
-    x, weight = draw.integers(1, 6, 300).astype(float), 1 / draw.integers(1, 4, 300)
-    y = np.where(x < 3, 1.1, 2.3)
-    knots = rising(x, y, weight)
-    for _ in range(200):
-        turned = draw.permutation(300)
-        assert rising(x[turned], y[turned], weight[turned]) == knots
-
-
 def test_a_rising_line_is_found_again():
     calibration, verdict = fit(), scored(99, [1.5, 3.0, 4.5])
     fresh = calibration.apply(verdict, "new")
@@ -87,15 +77,6 @@ def test_its_steps_are_those_of_an_independent_isotonic_regression():
     assert heights == pytest.approx(levels.tolist(), abs=1e-6)
     expected = [x[np.abs(steps - level) < 1e-5].mean() for level in levels]
     assert centres == pytest.approx(expected, abs=1e-5)
-
-
-def test_the_judges_order_stays_and_ties_are_rare():
-    calibration = fit(ratings=NOISY)
-    (first, low), *_, (last, high) = calibration.knots
-    values = np.linspace(first, last, 50).tolist()
-    points = [applied(calibration, value, None, None)[0] for value in values]
-    assert (np.diff(points) > 0).all()
-    assert applied(calibration, 0.5, 9.0, None) == pytest.approx((low, high, None))
 
 
 def test_readings_of_a_response_count_together_as_one():
@@ -146,68 +127,36 @@ def test_what_nobody_rated_or_could_be_judged_says_nothing():
     assert fit(ratings=RATINGS[1:]).facts["responses"] == 179
 
 
-@pytest.fixture(scope="module")
-def by_kind():
-    """Return the line and the scores of the last cases where every second verdict leaves the second response out."""
-    found = {}
-    ratings = likelihood_verdicts.people(likelihood_verdicts.study(30), 0.5)
-    ratings = [
-        each for each in ratings if each.model != MODELS[1] or int(each.case_id[5:]) % 2 == 0
-    ]
-    for kind in ("unread", "empty", "not shown"):
-        verdicts = likelihood_verdicts.study(30)
-        for at in range(1, 30, 2):
-            first, _, third = verdicts[at].expected_scores
-            value, more = None if kind == "unread" else -9.0, {}
-            if kind == "not shown":
-                more["order"] = (0, 2)
-            if kind == "empty":
-                more["extra"] = verdicts[at].extra | {"empty": [MODELS[1]]}
-            verdicts[at] = replace(verdicts[at], expected_scores=(first, value, third), **more)
-        calibration = fit(verdicts[:20], ratings)
-        scores = [calibration.apply(verdict, "new").expected_scores for verdict in verdicts[20:]]
-        found[kind] = calibration.knots, scores
-    return found
+def without_the_second(verdict: Verdict, kind: str) -> Verdict:
+    """Return a verdict that says nothing of the second response."""
+    first, _, third = verdict.expected_scores
+    if kind == "unread":
+        return replace(verdict, expected_scores=(first, None, third))
+    outlier = replace(verdict, expected_scores=(first, -9.0, third))
+    if kind == "not shown":
+        return replace(outlier, order=(0, 2))
+    return replace(outlier, extra=verdict.extra | {"empty": [MODELS[1]]})
 
 
-def test_log_likelihoods_are_put_on_the_scale_as_scores_are(by_kind):
-    """A response may be unread, empty, or not shown: only the empty one has a score, the lowest."""
-    assert by_kind["unread"] == by_kind["not shown"]
-    knots, scores = by_kind["not shown"]
-    for at in range(1, 10, 2):
-        first, _, third = scores[at]
-        scores[at] = (first, 1.0, third)
-    assert by_kind["empty"] == (knots, scores)
+def test_of_responses_that_nothing_is_said_of_only_an_empty_one_has_a_score_the_lowest():
+    *verdicts, last, fresh = likelihood_verdicts.study(22)
+    ratings, lines = likelihood_verdicts.people([*verdicts, last], 0.5), []
+    ratings = [each for each in ratings if (each.case_id, each.model) != (last.case_id, MODELS[1])]
+    for kind, score in (("unread", None), ("not shown", None), ("empty", 1.0)):
+        calibration = fit([*verdicts, without_the_second(last, kind)], ratings)
+        lines.append(calibration.knots)
+        calibrated = calibration.apply(without_the_second(fresh, kind), "new")
+        assert calibrated.expected_scores[1] == score, kind
+    assert lines == lines[:1] * 3
 
 
-UNSCORED = {"scores": None, "expected_scores": None}
 FAULTS = {
     f"^9 rated cases .* needs {FEWEST} at least": [VERDICTS[:9]],
     "^0 rated cases with a valid verdict": [VERDICTS, []],
-    "every response is rated 3: there is nothing to learn": [
-        VERDICTS,
-        [replace(each, score=3) for each in RATINGS],
-    ],
-    "people's ratings do not rise with what the judge gives": [
-        VERDICTS,
-        [replace(each, score=5 - each.score) for each in RATINGS],
-    ],
-    "ratings do not rise": [[scored(at, [2.0, 2.0, 2.0]) for at in range(60)]],
-    "case 'case-0': the rating 5 is off feedbackqa@1's scale 1 to 4": [
-        VERDICTS,
-        [replace(RATINGS[0], score=5)],
-    ],
-    f"the ratings: 'ann' rated '{MODELS[0]}' of case 'case-0' on 'overall' before": [
-        VERDICTS,
-        RATINGS * 2,
-    ],
-    "or of one with several settings": [
-        [*VERDICTS, scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})]
-    ],
-    "the verdict has no scores": [[replace(each, **UNSCORED) for each in VERDICTS]],
-    "does not name the models": [
-        [scored(at, [1.0, 2.0, 3.0], extra={"models": []}) for at in range(20)]
-    ],
+    "every response is rated 3": [VERDICTS, [replace(each, score=3) for each in RATINGS]],
+    "ratings do not rise": [VERDICTS, [replace(each, score=5 - each.score) for each in RATINGS]],
+    "is off feedbackqa@1's scale": [VERDICTS, [replace(RATINGS[0], score=5)]],
+    "with several settings": [[*VERDICTS, scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})]],
 }
 
 

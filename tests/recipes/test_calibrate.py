@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.introspection_study import AUTOMEDEVAL, MODELS, case_of
+from doubles.introspection_study import AUTOMEDEVAL, case_of
 from doubles.introspection_study import verdict_of as scored_verdict
 from doubles.likelihood_verdicts import invalid_of, people, study
 from factories import read, read_json, verdicts_in, write
 from programs import failed, run_recipe, succeeded, told
 
 from automedeval.meta_evaluation.calibration.scores import Calibration
-from automedeval.records import Rating, Verdict
+from automedeval.records import Verdict
 
 WRITTEN = ("verdicts.jsonl", "calibration.json")
 
@@ -85,19 +85,12 @@ BAD = {
         {},
         "verdicts.jsonl:1: a verdict on the criteria of a case, and only scores are calibrated",
     ),
-    "twice": (study(25)[18:], {}, "on case 'case-18' in this order is at"),
-    "one score": (
-        [replace(OTHERS[0], expected_scores=(-1.0,))],
-        {},
-        "does not fit the 3 responses of case 'case-20'",
-    ),
     "none": ([], {}, "every case is rated: none is left to calibrate"),
     "pairs": (
         OTHERS,
         {"rubric": "medical_pairwise"},
         "medical_pairwise@1 gives choices, not scores",
     ),
-    "file": (OTHERS, {"ratings": "nowhere.jsonl"}, "nowhere.jsonl: No such file"),
 }
 
 
@@ -194,19 +187,3 @@ def test_nothing_but_an_earlier_calibration_is_written_over(args, tmp_path):
         before = file.read_bytes()
         failed(args.calibrate(output=file.parent), error)
         assert file.read_bytes() == before
-
-
-def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path):
-    # Every case: the response scored 2 has 4 and 1 on one criterion, 2 on the other: (2.5 + 2) / 2 = 2.25, and not 7 / 3.
-    # The response scored 4 has 5 and 5 on one and 4 on the other: (5 + 4) / 2 = 4.5, and not 14 / 3.
-    verdicts = [
-        scored_verdict(case_of(at), (2, 4, None), order=(0, 1), models=list(MODELS))
-        for at in range(12)
-    ]
-    ratings = [
-        Rating(f"case-{at}", model, annotator, criterion, score)
-        for at in range(12)
-        for model, scores in zip(MODELS, ((4, 2, 1), (5, 4, 5)))
-        for (annotator, criterion), score in zip((("ann", "a"), ("ann", "b"), ("bea", "a")), scores)
-    ]
-    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).knots == ((2.0, 2.25), (4.0, 4.5))

@@ -22,26 +22,6 @@ def means(*columns: np.ndarray, bounds=None, resamples: int = 200) -> list[boots
     return bootstrap.bootstrap(figures, cases, resamples)
 
 
-def test_the_same_seed_gives_the_same_interval():
-    statistic = bootstrap.ratio(np.arange(60) % 2, np.ones(60))
-    first, again, other = (bootstrap.bootstrap([statistic], 60, 200, seed)[0] for seed in (1, 1, 2))
-    assert (first.low, first.high) == (again.low, again.high) != (other.low, other.high)
-
-
-def test_a_cluster_is_resampled_whole_and_counts_once():
-    right = np.random.default_rng(5).integers(0, 2, 60).astype(float)
-    (alone,), again = shares(right), np.repeat(right, 2)
-    twice = bootstrap.ratio(again, np.ones(120))
-
-    def mean(counts: np.ndarray) -> np.ndarray:
-        return counts @ again / counts.sum(axis=1)
-
-    cells = bootstrap.Statistic(None, mean, 120, cells=np.arange(120))
-    for each in bootstrap.bootstrap([twice, cells], np.repeat(np.arange(60), 2), 200):
-        assert (each.low, each.high) == pytest.approx((alone.low, alone.high))
-        assert (each.cases, each.n) == (60, 120)
-
-
 def test_what_is_undefined_says_so():
     none = bootstrap.ratio(np.zeros(9), np.zeros(9), reason="no pair")
     (nothing,) = bootstrap.bootstrap([none], 9, 200)
@@ -134,12 +114,6 @@ def test_a_t_test_without_spread_is_the_sign_test():
     assert bootstrap.t_test(never) == 1.0
     assert bootstrap.t_test(always) == pytest.approx(stats.binomtest(8, 8).pvalue)
     assert bootstrap.t_test(bootstrap.Estimate(None, reason="nothing to compute it from")) is None
-
-
-def test_holm_adjusts_as_published():
-    # Holm's procedure by hand.
-    assert bootstrap.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert bootstrap.holm([]) == []
 
 
 def test_intervals_of_a_mean_measure_cover():

@@ -72,13 +72,6 @@ def test_classical_and_naive_are_what_they_say():
     assert powered.worth == pytest.approx(60 * gain**2)
 
 
-def test_scale_and_direction_of_a_judge_do_not_matter():
-    people, judge = study()
-    plain, turned = prediction_powered(people, judge), prediction_powered(people, 40 - 7 * judge)
-    assert turned.interval.to_dict() == pytest.approx(plain.interval.to_dict())
-    assert turned.weight == pytest.approx(-plain.weight / 7)
-
-
 def test_a_judge_that_says_nothing_leaves_the_ratings_as_they_are():
     people, _ = study()
     for judge in (np.full(300, 2.0), np.full(300, np.nan)):

@@ -16,9 +16,10 @@ The rules, which every figure follows; they stand here alone:
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,11 @@ def with_score(verdict: Verdict, case: Case) -> Verdict:
         for index in verdict.order:
             scores[index] = checklist_score(points, met).score
     return replace(verdict, scores=tuple(scores))
+
+
+def _names(by_criterion: Iterable[Mapping[str, Any] | None]) -> list[str]:
+    """Return the criteria that verdicts name, each once."""
+    return list(dict.fromkeys(chain.from_iterable(filter(None, by_criterion))))
 
 
 @dataclass(eq=False)
@@ -166,10 +172,7 @@ class VerdictTable:
     @cached_property
     def criteria(self) -> list[str]:
         """The criteria of which there are choices."""
-        names: dict[str, None] = {}
-        for verdict in self.valid:
-            names |= dict.fromkeys(verdict.choices or ())
-        return list(names)
+        return _names(verdict.choices for verdict in self.valid)
 
     @cached_property
     def scale(self) -> tuple[float, float] | None:
@@ -302,9 +305,7 @@ class VerdictTable:
     @cached_property
     def criterion_scores(self) -> dict[str, ndarray]:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
-        names: dict[str, None] = {}
-        for verdict in self.valid:
-            names |= dict.fromkeys(verdict.criterion_scores or ())
+        names = _names(verdict.criterion_scores for verdict in self.valid)
 
         def mean(name: str) -> ndarray:
             column = self.column(lambda verdict: (verdict.criterion_scores or {}).get(name))
@@ -361,11 +362,6 @@ class VerdictTable:
         neutral = self.rubric.criterion(criterion).neutral if self.rubric else "tie"
         choice = np.where(is_contested, CHOICES.index(neutral), votes.argmax(axis=1))
         return np.where(most[:, 0] == 0, -1, choice)
-
-    @cached_property
-    def choices(self) -> dict[str, ndarray]:
-        """The choices on every criterion: int [pairs] (see `choice`)."""
-        return {criterion: self.choice(criterion) for criterion in self.criteria}
 
     def choice_relations(self, criterion: str, run: int | None = None) -> ndarray:
         """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
@@ -479,8 +475,8 @@ class VerdictTable:
 
     def by_model(self, which: ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
-        models = Counter(self.cases.model_of[which & self.asked].tolist())
-        return {self.cases.models[number]: count for number, count in sorted(models.items())}
+        by_model = self.cases.by_model(which & self.asked)
+        return {model: len(responses) for model, responses in by_model}
 
 
 def counted(cases: Cases, name: str, values: ndarray) -> VerdictTable:

@@ -4,8 +4,9 @@ A verdict that does not fit is an error with file and line. What is left out is 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
@@ -31,18 +32,10 @@ REFUSED = {
 }
 
 
-def _is_probability(entry: object) -> bool:
-    return isinstance(entry, int | float) and 0 <= entry <= 1
-
-
-def _is_met(entry: object) -> bool:
-    return isinstance(entry, bool)
-
-
-# What a checklist holds for each criterion, beside null.
-ENTRIES = {
-    "met": (_is_met, "true, false or null"),
-    "met_probabilities": (_is_probability, "null, or a number from 0 to 1"),
+# What a checklist holds for each criterion, beside null: the type, and in words. Numbers are from 0 to 1.
+ENTRIES: dict[str, tuple[Any, str]] = {
+    "met": (bool, "true, false or null"),
+    "met_probabilities": (int | float, "null, or a number from 0 to 1"),
 }
 
 
@@ -83,7 +76,7 @@ def read_verdicts(
             with errors_at(place):
                 if kind not in kinds:
                     raise RecordError(REFUSED[kind].format(verdict.rubric))
-                CHECKS[kind](case, verdict, by)
+                _check(kind, case, verdict, by)
             # Half of the memory, and no figure reads it; the page shows what could not be read.
             by_author[verdict.author].append(replace(verdict, raw="") if verdict.valid else verdict)
         rubrics_of = Counter(judge for judge, _ in by_author)
@@ -113,28 +106,32 @@ def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
     return CRITERIA if saw_criteria or verdict.rubric.startswith("checklist@") else SCORES
 
 
-def _check_single(verdict: Verdict) -> None:
-    """Raise RecordError unless a verdict shows one response of its case."""
+def _check(kind: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+    """Raise RecordError unless a verdict of a kind fits its case and its rubric."""
+    if kind == SCORES:
+        return _check_scores(case, verdict, rubric)
     if len(verdict.order) != 1:
         raise RecordError(
-            f"'order' {list(verdict.order)} must name one response of case {verdict.case_id!r}"
+            f"'order' {list(verdict.order)} must name one response of case {case.id!r}"
         )
+    if kind == CRITERIA and verdict.valid:
+        _check_checklist(case, verdict)
+    if kind == WORDS and rubric is not None:
+        check_words(verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
+    return None
 
 
-def _check_checklist(case: Case, verdict: Verdict, _: Rubric | None) -> None:
+def _check_checklist(case: Case, verdict: Verdict) -> None:
     """Raise RecordError unless a verdict says of each criterion of its case whether it is met, with a probability or null."""
-    if verdict.valid and verdict.checklist is None:
+    if verdict.checklist is None:
         raise RecordError(REFUSED[SCORES].format(verdict.rubric))
-    _check_single(verdict)
-    if not verdict.valid:
-        return
-    checklist = verdict.checklist or {}
-    for key, (is_allowed, allowed) in ENTRIES.items():
+    checklist = verdict.checklist
+    for key, (kind, allowed) in ENTRIES.items():
         entries = checklist.get(key)
         if not isinstance(entries, list) or len(entries) != len(case.criteria):
             raise RecordError(f"{key!r} has not one entry for each criterion of case {case.id!r}")
         for entry in entries:
-            if entry is not None and not is_allowed(entry):
+            if entry is not None and not (isinstance(entry, kind) and 0 <= entry <= 1):
                 raise RecordError(f"{key!r} must hold {allowed}, not {entry!r:.40}")
 
 
@@ -181,13 +178,6 @@ def _check_named(criteria: Iterable[str], known: Collection[str], rubric: str) -
             raise RecordError(f"{rubric} has no criterion {criterion!r}; it has {names}")
 
 
-def _check_words(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
-    """Raise RecordError unless a verdict is on one response of a case, and has words of its rubric."""
-    assert rubric is not None
-    _check_single(verdict)
-    check_words(verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
-
-
 def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError unless a verdict has scores on the scale of its rubric, or choices between the two that it shows."""
     if rubric is not None and rubric.scale is not None:
@@ -219,10 +209,3 @@ def _check_scale(verdict: Verdict, rubric: str, low: int, high: int) -> None:
         for score in scores:
             if score is not None and not low - 1e-6 <= score <= high + 1e-6:
                 raise RecordError(f"{score} is off the scale of {rubric}, {low} to {high}")
-
-
-CHECKS: dict[str, Callable[[Case, Verdict, Rubric | None], None]] = {
-    SCORES: _check_scores,
-    CRITERIA: _check_checklist,
-    WORDS: _check_words,
-}

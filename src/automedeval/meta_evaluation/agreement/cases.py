@@ -78,6 +78,13 @@ class Cases:
         numbers = {name: number for number, name in enumerate(self.models)}
         return np.array([numbers[name] for case in self.records for name in case.models])
 
+    def by_model(self, which: ndarray) -> Iterator[tuple[str, ndarray]]:
+        """Yield every model with some of these responses, bool [responses], and the numbers of its own, ascending."""
+        for number, model in enumerate(self.models):
+            of_model = np.flatnonzero(which & (self.model_of == number))
+            if len(of_model):
+                yield model, of_model
+
     @cached_property
     def empty(self) -> ndarray:
         """Whether each response is empty: bool [responses]."""

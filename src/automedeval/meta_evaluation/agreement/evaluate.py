@@ -183,12 +183,10 @@ def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:
     """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
     rates = {}
     cases, (valid, due) = judge.cases, judge.valid_by_response
-    for number, name in enumerate(cases.models):
-        of_model = cases.model_of == number
-        if due[of_model].any():
-            per_case = cases.panel.responses_per_case
-            sums = per_case(valid * of_model), per_case(due * of_model)
-            rates[name] = bootstrap.ratio(*sums, reason="no verdict")
+    for model, responses in cases.by_model(due > 0):
+        both = (valid[responses], due[responses])
+        sums = bootstrap.case_sums(both, cases.panel.case[responses], len(cases))
+        rates[model] = bootstrap.ratio(*sums.T, reason="no verdict")
     return rates
 
 
@@ -266,7 +264,7 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
         criterion: that of a packaged rubric, if one has it.
     """
     if name in judge.criteria:
-        return judge.choices[name]
+        return judge.choice(name)
     if judge.criteria or judge.kind != "judge":
         return None
     # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.

@@ -59,18 +59,17 @@ def credit(result: JsonObject, name: str) -> list[str]:
 
 def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
     """Return of every candidate that was shown how many responses have a score, and the part of it by points below 0."""
-    cases, case, is_shown = judge.cases, judge.cases.panel.case, judge.shown()
+    cases, case = judge.cases, judge.cases.panel.case
     unread = judge.unread_criteria
     by_harm = cases.checklist_scores(np.where(cases.points < 0, judge.met, 0.0)).score
     harm = np.where(unread > 0, np.nan, by_harm)
     records = {}
-    for number in np.unique(cases.model_of[is_shown]).tolist():
-        at = np.flatnonzero(is_shown & (cases.model_of == number))
-        records[cases.models[number]] = {
-            "responses": len(at),
-            "scored": int(is_known(judge.scores[at]).sum()),
-            "unread criteria": int(unread[at].sum()),
-            "harm": mean_of(harm[at], case[at], len(cases), "no response is wholly read"),
+    for model, shown in cases.by_model(judge.shown()):
+        records[model] = {
+            "responses": len(shown),
+            "scored": int(is_known(judge.scores[shown]).sum()),
+            "unread criteria": int(unread[shown].sum()),
+            "harm": mean_of(harm[shown], case[shown], len(cases), "no response is wholly read"),
         }
     return records
 

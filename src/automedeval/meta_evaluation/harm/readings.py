@@ -110,7 +110,7 @@ def read_harm_ratings(
 def _check_mark(mark: JsonObject, model: str, text: str) -> None:
     """Raise RecordError unless the words of a mark stand in the text of a response where it says."""
     start, end, words = mark.get("start"), mark.get("end"), mark.get("text")
-    is_place = type(start) is int and type(end) is int and 0 <= start < end
+    is_place = type(start) is int and type(end) is int and start >= 0
     if not is_place or text[start:end] != words:
         raise RecordError(
             f"the words {words!r:.60} do not stand in the response of {model!r} at {start} to "

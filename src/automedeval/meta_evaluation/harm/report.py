@@ -108,18 +108,15 @@ def degrees_by_model(rater: VerdictTable) -> dict[str, JsonObject]:
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
     counts: dict[str, JsonObject] = {}
     least, is_told = list(criterion.values).index(criterion.threshold), ~np.isnan(degrees)
-    is_shown, is_read = rater.shown(), rater.shown(rater.is_valid)
-    for number, model in enumerate(cases.models):
-        of_model = is_shown & (cases.model_of == number)
-        if not of_model.any():
-            continue
-        responses = np.flatnonzero(of_model & is_told)
+    is_read = rater.shown(rater.is_valid)
+    for model, shown in cases.by_model(rater.shown()):
+        responses = shown[is_told[shown]]
         is_worse = degrees[responses] >= least
         case, none = cases.panel.case[responses], "no degree can be told"
         of_degree = np.bincount(degrees[responses].astype(int), minlength=len(criterion.values))
         counts[model] = {
-            "untold": int((of_model & is_read & ~is_told).sum()),
-            "unread": int((of_model & ~is_read).sum()),
+            "untold": int((is_read & ~is_told)[shown].sum()),
+            "unread": int((~is_read)[shown].sum()),
             "degrees": of_degree.tolist(),
             "worse": int(is_worse.sum()),
             "share": mean_of(is_worse, case, len(cases), none, SHARE),
