@@ -32,7 +32,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import CHOICES, NO_CHANGE, Panel, in_steps, relation_of
-from automedeval.stats.bootstrap import is_known, means_at
+from automedeval.stats.bootstrap import is_known, means_at, only
 from automedeval.stats.checklist import checklist_score
 
 BAND = 0.25  # points: expected scores on a scale that are no further apart are equal where pairs are won
@@ -272,7 +272,7 @@ class VerdictTable:
         if not self.on_criteria:
             return self.per_response(self.score)
         whole = self.shown() & (self.unread_criteria == 0)
-        return np.where(whole, self.cases.checklist_scores(self.met).score, np.nan)
+        return only(self.cases.checklist_scores(self.met).score, whole)
 
     @cached_property
     def step(self) -> float:
@@ -299,7 +299,7 @@ class VerdictTable:
     def per_response(self, values: ndarray, run: int | None = None) -> ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
         if run is not None:
-            values = np.where(self.run[self.panel.group] == run, values, np.nan)
+            values = only(values, self.run[self.panel.group] == run)
         return means_at(values, self.response, self.cases.responses)
 
     @cached_property
@@ -558,7 +558,7 @@ class Row:
         count = self.judge.cases.responses
         values = np.bincount(first, won, count) - np.bincount(second, won, count)
         judged = panel.per_case(is_known(self.relations)) > 0
-        return np.where(judged[panel.case], values, np.nan)
+        return only(values, judged[panel.case])
 
     @cached_property
     def gaps(self) -> ndarray:
@@ -574,7 +574,7 @@ class Row:
         if self.criteria:
             relations = [self.judge.choice_relations(name, self.run) for name in self.criteria]
             known = is_known(relations).any(axis=0)
-            return np.where(known, np.sign(np.nansum(relations, axis=0)), np.nan)
+            return only(np.sign(np.nansum(relations, axis=0)), known)
         if self.own is None:
             return np.full(len(self.judge.cases.panel.pairs[0]), np.nan)
         return self.judge.relations(self.own)
@@ -598,7 +598,7 @@ class Row:
 
     def people_relations(self, people: People) -> ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
-        return np.where(self.judge.asked_pairs, people.relations, np.nan)
+        return only(people.relations, self.judge.asked_pairs)
 
     def rated_cases(self, people: People) -> int:
         """Count the cases with a pair that people ordered and that this judge was asked about."""

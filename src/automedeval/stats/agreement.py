@@ -23,6 +23,7 @@ from automedeval.stats.bootstrap import (
     divide,
     is_known,
     mean_of,
+    only,
     undefined,
 )
 from automedeval.stats.degrees import degree_tables, kappa
@@ -39,7 +40,7 @@ NO_TRIPLE = "no case has three responses that people rated"
 def relation_of(gaps: ndarray, band: float = 0.0) -> ndarray:
     """Return the relations by the gaps between two scores: -1, 0 within the band and `SAME`, 1; NaN where a gap is."""
     is_tie = np.abs(gaps) <= band + SAME
-    return np.where(np.isnan(gaps), np.nan, np.where(is_tie, 0.0, np.sign(gaps)))
+    return np.where(is_tie, 0.0, np.sign(gaps))
 
 
 def in_steps(gaps: ArrayLike, step: float) -> ndarray:
@@ -138,7 +139,7 @@ def concordance(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
 
 def _share(values: ndarray, counted: ndarray, case: ndarray, cases: int, reason: str) -> Statistic:
     """Return the mean of the values, from 0 to 1, that are counted."""
-    return mean_of(np.where(counted, values, np.nan), case, cases, reason, SHARE)
+    return mean_of(only(values, counted), case, cases, reason, SHARE)
 
 
 def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Statistic]:
@@ -200,7 +201,7 @@ def _pearson_of_sums(sums: ndarray) -> ndarray:
         least = SAME**2 * n
         constant = (of_x <= least + 1e-12 * xx) | (of_y <= least + 1e-12 * yy)
         correlation = (xy - x * y / n) / np.sqrt(np.abs(of_x * of_y))
-    return np.where(constant | (n < 2), np.nan, correlation)
+    return only(correlation, ~constant & (n >= 2))
 
 
 def rank_correlation(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:

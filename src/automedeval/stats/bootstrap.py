@@ -121,10 +121,15 @@ def is_known(values: Any) -> ndarray:
     return ~np.isnan(values)
 
 
+def only(values: ndarray, which: ndarray) -> ndarray:
+    """Return the values where they count, NaN elsewhere."""
+    return np.where(which, values, np.nan)
+
+
 def divide(numerators: ndarray, denominators: ndarray) -> ndarray:
     """Divide, NaN where the denominator is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(denominators == 0, np.nan, numerators / denominators)
+        return only(numerators / denominators, denominators != 0)
 
 
 def sums_at(values: ndarray, place: ndarray, size: int) -> tuple[ndarray, ndarray]:

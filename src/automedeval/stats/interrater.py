@@ -9,7 +9,7 @@ import numpy as np
 from numpy import ndarray
 
 from automedeval.stats.agreement import SAME, centred
-from automedeval.stats.bootstrap import Statistic, case_sums, divide, is_known, undefined
+from automedeval.stats.bootstrap import Statistic, case_sums, divide, is_known, only, undefined
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
 SUMS = 6  # of a response for an ICC, in front of those of each rater
@@ -63,7 +63,7 @@ def _icc(of_mean: bool, sums: ndarray) -> ndarray:
         variance = (squares - total**2 / count) / (count - 1)
         none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
         share = (rows - error) / whole
-    return np.where(none | ~np.isfinite(share), np.nan, share)
+    return only(share, ~none & np.isfinite(share))
 
 
 def _no_spread(count: ndarray, total: ndarray, squares: ndarray) -> ndarray:

@@ -12,7 +12,7 @@ from automedeval.metrics.embedding import TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import concordance
-from automedeval.stats.bootstrap import adjust, difference, holm
+from automedeval.stats.bootstrap import adjust, difference, holm, only
 
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
@@ -43,7 +43,7 @@ def measure_baselines(
 def paired(people: People, first: Row, second: Row) -> JsonObject:
     """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`."""
     asked = second.judge.asked_pairs
-    relation = np.where(asked, first.people_relations(people), np.nan)
+    relation = only(first.people_relations(people), asked)
     sides = [concordance(people.panel, relation, row.best_relations) for row in (first, second)]
     names = {"first": first.name, "second": second.name}
     return names | {"measure": "concordance", "concordances": sides}

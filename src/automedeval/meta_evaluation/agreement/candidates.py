@@ -13,7 +13,7 @@ from numpy import ndarray
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import JsonObject
 from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, is_known, mean_of
+from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, is_known, mean_of, only
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import mean_over_cases
 
@@ -114,7 +114,7 @@ def shared_means(cases: Cases, values: ndarray) -> JsonObject:
     is_shared = count == models
     if len(cases.models) > MOST_MODELS or (is_shared == (count > 0)).all():
         return {}
-    means = means_by_model(cases, np.where(is_shared[case], values, np.nan))
+    means = means_by_model(cases, only(values, is_shared[case]))
     return {"cases": int(is_shared.sum()), "of": int((count > 0).sum()), "means": means}
 
 

@@ -31,7 +31,7 @@ from automedeval.records.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, Criterion, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, CORRELATIONS
-from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, is_known, mean_of
+from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, is_known, mean_of, only
 
 
 def meta_evaluate(
@@ -155,7 +155,7 @@ def measures_of(row: Row, rated: ndarray, relation: ndarray) -> JsonObject:
 def _agreement(people: People, row: Row) -> JsonObject:
     """Return the measures of one line, also of every run by itself, on what the judge was asked about."""
     relation, runs = row.people_relations(people), row.runs()
-    rated = np.where(row.judge.asked, people.scores, np.nan)
+    rated = only(people.scores, row.judge.asked)
     record = measures_of(row, rated, relation)
     record["runs"] = None
     if len(runs) > 1:
@@ -173,7 +173,7 @@ def _by_confidence(row: Row, relation: ndarray) -> dict[str, Statistic]:
     is_sure = gaps > (np.median(gaps[judged]) if judged.any() else 0.0)
 
     def on(which: ndarray) -> Statistic:
-        people = np.where(which[panel.case_of_pair], relation, np.nan)
+        people = only(relation, which[panel.case_of_pair])
         return agreement.concordance(panel, people, row.best_relations)
 
     return {"surest": on(is_sure), "others": on(judged & ~is_sure)}

@@ -184,7 +184,9 @@ def foreign(judge: VerdictTable) -> list[int]:
 
 def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
     """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
-    return concordance(cases.panel, np.where(np.isnan(relation), np.nan, cases.longer), relation)
+    return concordance(
+        cases.panel, bootstrap.only(cases.longer, bootstrap.is_known(relation)), relation
+    )
 
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:

@@ -21,7 +21,7 @@ from automedeval.records import JsonObject
 from automedeval.records.text import by_reason, p_value, span
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
-from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, mean
+from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, is_known, mean, only
 
 RATIONALES = ("bert_score", "bart_score")
 OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
@@ -162,9 +162,9 @@ def _on_shared_pairs(people: People, sides: Sequence[Sequence[Row]]) -> dict[str
     """Return measure → of the trainings of both judges, name → run → the figure where every run has a value."""
     relation, rated = people.relations, people.scores
     for row in chain(*sides):
-        relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
+        relation = only(relation, is_known(row.people_relations(people)))
         for run in row.runs():
-            rated = rated if run.own is None else np.where(np.isnan(run.own), np.nan, rated)
+            rated = rated if run.own is None else only(rated, is_known(run.own))
     shared: dict[str, list[Figures]] = {column: [{}, {}] for column in OF_SCORES}
     for number, side in enumerate(sides):
         for row in side:

@@ -32,7 +32,7 @@ from automedeval.records.ratings import placed_ratings
 from automedeval.records.rows import read_rows
 from automedeval.records.text import several
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import SHARE, divide, is_known, mean_along, mean_of
+from automedeval.stats.bootstrap import SHARE, divide, is_known, mean_along, mean_of, only
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -84,9 +84,9 @@ class People:
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
         ratings = np.stack(list(self.by_criterion.values()))
-        there = ~np.isnan(ratings).all(axis=2)
+        there = is_known(ratings).any(axis=2)
         lacking = _lacking(there, self.panel.case)
-        return np.where(lacking[:, :, None], np.nan, ratings)
+        return only(ratings, ~lacking[:, :, None])
 
     def gaps(self, first: ndarray, second: ndarray) -> ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
@@ -106,7 +106,7 @@ class People:
     def by_annotator(self) -> ndarray:
         """Each annotator's mean over the criteria that he rated on each response of the case: float [responses, annotators]."""
         lacking = _lacking(is_known(self.compared), self.panel.case)
-        return mean_along(np.where(lacking, np.nan, self.compared), 0)
+        return mean_along(only(self.compared, ~lacking), 0)
 
     @cached_property
     def scores(self) -> ndarray:
@@ -144,7 +144,7 @@ def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarra
     both = there & is_known(others)
     if case is not None:
         both &= ~_lacking(both, case)
-    sides = (np.where(both, values, np.nan) for values in (others, ratings))
+    sides = (only(values, both) for values in (others, ratings))
     return [mean_along(side, 0).T.ravel() for side in sides]
 
 
@@ -194,7 +194,7 @@ def gather_ratings(
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
     for (response, annotator, criterion), score in scores.items():
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
-    is_rated = ~np.isnan(ratings).all(axis=2)
+    is_rated = is_known(ratings).any(axis=2)
     crossed = raters == "crossed"
     if raters is None:
         crossed = not np.isnan(ratings[is_rated]).any()
@@ -214,7 +214,7 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     def of_cases(which: ndarray) -> int:
         return len(np.unique(cases.panel.case[which.any(axis=0)]))
 
-    is_compared = ~np.isnan(people.compared).all(axis=2)
+    is_compared = is_known(people.compared).any(axis=2)
     if some := of_cases(is_rated & ~is_compared):
         yield (
             f"{some} of {len(cases)} cases have answers that lack a criterion: there the mean is "

@@ -22,7 +22,15 @@ from automedeval.records import (
     without_repeats,
 )
 from automedeval.stats.agreement import midranks
-from automedeval.stats.bootstrap import SHARE, Statistic, divide, is_known, mean_along, mean_of
+from automedeval.stats.bootstrap import (
+    SHARE,
+    Statistic,
+    divide,
+    is_known,
+    mean_along,
+    mean_of,
+    only,
+)
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
@@ -31,7 +39,7 @@ Labels = dict[str, ndarray]  # annotator → float [items], 1 or 0, NaN where th
 
 def strict_majority(share: ndarray) -> ndarray:
     """Return 1 where more than half say that an item is met, 0 where fewer do, NaN where neither do."""
-    return np.where(np.isnan(share) | (share == 0.5), np.nan, (share > 0.5).astype(float))
+    return only(share > 0.5, is_known(share) & (share != 0.5))
 
 
 def majority_of(labels: Labels, without: str | None = None) -> ndarray:
@@ -70,7 +78,7 @@ def people_of(labels: Labels, cases: Cases) -> People:
     """
     majority = majority_of(labels)
     missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
-    scores = np.where(missing > 0, np.nan, cases.checklist_scores(majority).score)
+    scores = only(cases.checklist_scores(majority).score, missing == 0)
     if np.isnan(scores).all():
         raise RecordError(
             "no response has a strict majority of labels on each of its criteria, and positive "
@@ -138,7 +146,7 @@ def measures(
         return degree_tables(truth, met, case, size, 2).reshape(size, 4)
 
     def share(which: ndarray) -> Statistic:
-        return mean_of(np.where(judged, which, np.nan), case, size, bounds=SHARE)
+        return mean_of(only(which, judged), case, size, bounds=SHARE)
 
     by_majority = table(majority)
     pooled = np.sum([table(labelled) for labelled in labels.values()], axis=0)
@@ -160,11 +168,11 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
     judges, physicians, judged = {}, {}, {}
     for reading in readings:
         met, chance = strict_majority(reading.met), reading.per_item("met_probabilities")
-        asked = np.where(reading.asked[cases.response_of], majority, np.nan)
+        asked = only(majority, reading.asked[cases.response_of])
         judges[reading.name] = measures(cases, met, chance, labels, asked)
         judged[f"accuracy of {reading.name} on these pairs"] = met
     for annotator, own in labels.items():
-        truth = np.where(np.isnan(own), np.nan, majority_of(labels, without=annotator))
+        truth = only(majority_of(labels, without=annotator), is_known(own))
         beside = {"accuracy": own} | judged
         physicians[annotator] = {name: _accuracy(cases, met, truth) for name, met in beside.items()}
     has_majority = is_known(majority)
@@ -179,10 +187,10 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
 
 def labelled_items(labels: Labels) -> ndarray:
     """Return whether anybody labelled each item: bool [items]."""
-    return ~np.isnan(np.stack(list(labels.values()))).all(axis=0)
+    return is_known(list(labels.values())).any(axis=0)
 
 
 def _accuracy(cases: Cases, met: ndarray, truth: ndarray) -> Statistic:
     """Return the accuracy over the items that both have said something of."""
-    right = np.where(np.isnan(met) | np.isnan(truth), np.nan, met == truth)
+    right = only(met == truth, is_known(met) & is_known(truth))
     return mean_of(right, cases.case_of_item, len(cases), bounds=SHARE)

@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.criteria.checklists import (
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
-from automedeval.stats.bootstrap import is_known, mean_of
+from automedeval.stats.bootstrap import is_known, mean_of, only
 
 
 def criteria_result(
@@ -62,7 +62,7 @@ def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
     cases, case = judge.cases, judge.cases.panel.case
     unread = judge.unread_criteria
     by_harm = cases.checklist_scores(np.where(cases.points < 0, judge.met, 0.0)).score
-    harm = np.where(unread > 0, np.nan, by_harm)
+    harm = only(by_harm, unread == 0)
     records = {}
     for model, shown in cases.by_model(judge.shown()):
         records[model] = {

@@ -12,6 +12,7 @@ from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import check_words
 from automedeval.records import HarmRating, JsonObject, RecordError, Verdict, errors_at, read_placed
 from automedeval.rubrics import Rubric
+from automedeval.stats.bootstrap import is_known, only
 
 PHYSICIANS = "physicians"
 
@@ -28,7 +29,7 @@ def degrees_of(table: VerdictTable) -> ndarray:
     degrees = dict(zip(criterion.values, range(len(criterion.values))))
     words = [(verdict.choices or {}).get(criterion.name, "") for verdict in table.verdicts]
     numbers = [degrees.get(word, np.nan) for word in words]
-    return np.where(table.is_valid, numbers, np.nan)
+    return only(np.array(numbers), table.is_valid)
 
 
 def middle_degrees(table: VerdictTable) -> ndarray:
@@ -39,7 +40,7 @@ def middle_degrees(table: VerdictTable) -> ndarray:
     """
     degrees, middle = degrees_of(table), np.full(table.cases.responses, np.nan)
     order = np.lexsort([degrees, table.response])
-    order = order[~np.isnan(degrees[order])]
+    order = order[is_known(degrees[order])]
     responses, start, count = np.unique(
         table.response[order], return_index=True, return_counts=True
     )

@@ -24,7 +24,7 @@ from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.text import span
 from automedeval.rubrics import packaged_rubrics, read_rubric
-from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
+from automedeval.stats.bootstrap import SHARE, estimate, is_known, mean_of, plain
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 
@@ -107,7 +107,7 @@ def degrees_by_model(rater: VerdictTable) -> dict[str, JsonObject]:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
     counts: dict[str, JsonObject] = {}
-    least, is_told = list(criterion.values).index(criterion.threshold), ~np.isnan(degrees)
+    least, is_told = list(criterion.values).index(criterion.threshold), is_known(degrees)
     is_read = rater.shown(rater.is_valid)
     for model, shown in cases.by_model(rater.shown()):
         responses = shown[is_told[shown]]
