@@ -8,6 +8,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.metrics.lexical import BASELINES, WORD
 from automedeval.records import Case, patient_question
@@ -34,7 +35,7 @@ class TextEncoder(Protocol):
 
     def encode(
         self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Return unit vectors, float [texts, dimensions]; call `on_batch` with the number of texts of each batch."""
 
 
@@ -97,7 +98,7 @@ def nearest_pieces(
     encoder: TextEncoder,
     names: Sequence[str] = tuple(EMBEDDINGS),
     on_batch: Callable[[int], object] | None = None,
-) -> dict[str, np.ndarray]:
+) -> dict[str, ndarray]:
     """Score every response by the cosine of `nearest`; return name → float [responses of all cases]."""
     compared = nearest(cases, encoder, names, on_batch)
     return {

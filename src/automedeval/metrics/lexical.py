@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 from rapidfuzz.distance import LCSseq
 
 from automedeval.records import Case, digest, patient_question
@@ -22,7 +23,7 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def longer_text(cases: Sequence[Case]) -> np.ndarray:
+def longer_text(cases: Sequence[Case]) -> ndarray:
     """Score a response by its number of words; float [responses of all cases]."""
     return np.array(
         [len(words(response.text)) for case in cases for response in case.responses], dtype=float
@@ -60,7 +61,7 @@ class Collection:
         return math.log(1 + (self.size - containing + 0.5) / (containing + 0.5))
 
 
-def bm25(cases: Sequence[Case], collection: Collection | None = None) -> np.ndarray:
+def bm25(cases: Sequence[Case], collection: Collection | None = None) -> ndarray:
     """Score a response by BM25 with the question as the query (Robertson and Zaragoza 2009).
 
     The inverse document frequencies are those of the collection, by default of the responses of these cases.
@@ -84,7 +85,7 @@ def bm25(cases: Sequence[Case], collection: Collection | None = None) -> np.ndar
     return np.array(scores)
 
 
-def rouge_l(cases: Sequence[Case]) -> np.ndarray:
+def rouge_l(cases: Sequence[Case]) -> ndarray:
     """Score a response by ROUGE-L F1 against the reference (Lin 2004, no stemming); NaN without a reference."""
     scores = []
     for case in cases:
@@ -102,7 +103,7 @@ def rouge_l(cases: Sequence[Case]) -> np.ndarray:
     return np.array(scores)
 
 
-def random_scores(cases: Sequence[Case]) -> np.ndarray:
+def random_scores(cases: Sequence[Case]) -> ndarray:
     """Score a response by a hash of case id and text, uniform on [0, 1)."""
     keys = (f"0\0{case.id}\0{response.text}" for case in cases for response in case.responses)
     return np.array(
@@ -110,7 +111,7 @@ def random_scores(cases: Sequence[Case]) -> np.ndarray:
     )
 
 
-BASELINES: dict[str, Callable[[Sequence[Case]], np.ndarray]] = {
+BASELINES: dict[str, Callable[[Sequence[Case]], ndarray]] = {
     "longer text": longer_text,
     "BM25 to the question": bm25,
     "ROUGE-L to the reference": rouge_l,

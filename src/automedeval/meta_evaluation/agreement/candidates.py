@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -12,8 +11,18 @@ from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import JsonObject
-from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import SHARE, Bounds, Estimate, Statistic, is_known, mean_of, only
+from automedeval.stats.bootstrap import (
+    SHARE,
+    Bounds,
+    Estimate,
+    Statistic,
+    adjust,
+    estimate,
+    is_known,
+    mean_of,
+    only,
+    plain,
+)
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import mean_over_cases
 
@@ -145,7 +154,7 @@ def first_three(names: Sequence[str]) -> str:
 
 def tell_apart(pairs: list[JsonObject]) -> None:
     """Add to each pair the p-values of its margin, and "more_cases": about how many more would make an unclear one clear."""
-    bootstrap.adjust(pairs, "margin")
+    adjust(pairs, "margin")
     unclear = [pair for pair in pairs if not _is_clear(pair)]
     for pair in pairs:
         pair["more_cases"] = None
@@ -156,14 +165,6 @@ def tell_apart(pairs: list[JsonObject]) -> None:
 
 def _is_clear(pair: JsonObject) -> bool:
     return pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
-
-
-class Duel(NamedTuple):
-    """What a table says of one model beside another."""
-
-    sign: str  # ">" better, "<" worse, "≈" no clear difference
-    share: float  # of their cases that it wins, ties counted half
-    more: int | None  # cases that would show the difference, about
 
 
 def standing(table: JsonObject) -> JsonObject:
@@ -177,9 +178,17 @@ def standing(table: JsonObject) -> JsonObject:
         wins, ties counted half; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the
         first model, the one that is hardest to tell from it, and about how many more cases would (None: no number), else None.
     """
-    duels = _duels(table.get("pairs", ()))  # none where nothing can be compared
-    signs = {two: duel.sign for two, duel in duels.items()}
-    wins = {two: duel.share for two, duel in duels.items()}
+    pairs = table.get("pairs", [])  # none where nothing can be compared
+    signs: dict[Two, str] = {}
+    wins: dict[Two, float] = {}
+    for pair in pairs:
+        first, second = pair["pair"]
+        half = pair["tie"]["value"] / 2
+        wins[first, second] = pair["win"]["value"] + half
+        wins[second, first] = pair["loss"]["value"] + half
+        is_better = pair["margin"]["value"] > 0
+        sign = (">" if is_better else "<") if _is_clear(pair) else "≈"
+        signs[first, second], signs[second, first] = sign, TURNED[sign]
     shares = {}
     for model in table.get("models", {}):
         shares[model] = round(fmean(share for (name, _), share in wins.items() if name == model), 9)
@@ -193,21 +202,8 @@ def standing(table: JsonObject) -> JsonObject:
         "signs": signs,
         "wins": wins,
         "ranks": _ranks(order, signs),
-        "unclear": _hardest(order, duels),
+        "unclear": _hardest(order, signs, pairs),
     }
-
-
-def _duels(pairs: Sequence[JsonObject]) -> dict[Two, Duel]:
-    """Return what the pairs of a table say of either model beside the other."""
-    duels = {}
-    for pair in pairs:
-        first, second = pair["pair"]
-        sign, half, more = "≈", pair["tie"]["value"] / 2, pair["more_cases"]
-        if _is_clear(pair):
-            sign = ">" if pair["margin"]["value"] > 0 else "<"
-        duels[first, second] = Duel(sign, pair["win"]["value"] + half, more)
-        duels[second, first] = Duel(TURNED[sign], pair["loss"]["value"] + half, more)
-    return duels
 
 
 def _in_order(shares: Mapping[str, float], signs: Mapping[Two, str]) -> list[str]:
@@ -233,18 +229,23 @@ def _ranks(order: Sequence[str], signs: Mapping[Two, str]) -> dict[str, str]:
     return ranks
 
 
-def _hardest(order: Sequence[str], duels: Mapping[Two, Duel]) -> tuple[str, str, int | None] | None:
+def _hardest(
+    order: Sequence[str], signs: Mapping[Two, str], pairs: Sequence[JsonObject]
+) -> tuple[str, str, int | None] | None:
     """Return the first model, the one that is hardest to tell from it, and how many more cases would."""
-    of_first = [(order[0], model) for model in order if (order[0], model) in duels]
-    unclear = [(*two, duels[two].more) for two in of_first if duels[two].sign == "≈"]
+    more = {frozenset(pair["pair"]): pair["more_cases"] for pair in pairs}
+    unclear = []
+    for model in order:
+        if signs.get((order[0], model)) == "≈":
+            unclear.append((order[0], model, more[frozenset((order[0], model))]))
     return max(unclear, key=lambda two: math.inf if two[2] is None else two[2], default=None)
 
 
 def ranked(cases: Cases, relation: ndarray) -> JsonObject:
     """Return how the models stand by relations [pairs], see `standing`."""
-    table = bootstrap.estimate(compare_candidates(cases, relation), cases.clusters)
+    table = estimate(compare_candidates(cases, relation), cases.clusters)
     tell_apart(table.get("pairs", []))
-    return standing(bootstrap.plain(table))
+    return standing(plain(table))
 
 
 def means_by_topic(

@@ -29,9 +29,28 @@ from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
 from automedeval.records.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, Criterion, packaged_rubrics, read_rubric
-from automedeval.stats import agreement, bootstrap, interrater
-from automedeval.stats.agreement import CHOICES, CORRELATIONS
-from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, is_known, mean_of, only
+from automedeval.stats.agreement import (
+    CHOICES,
+    CORRELATIONS,
+    accuracies,
+    choice_agreement,
+    concordance,
+    correlations,
+)
+from automedeval.stats.bootstrap import (
+    RESAMPLES,
+    SHARE,
+    Estimate,
+    Statistic,
+    adjust,
+    case_sums,
+    estimate,
+    is_known,
+    mean_of,
+    only,
+    ratio,
+)
+from automedeval.stats.interrater import icc, krippendorff_alpha
 
 
 def meta_evaluate(
@@ -39,7 +58,7 @@ def meta_evaluate(
     judges: Sequence[VerdictTable],
     people: People | None = None,
     given: Mapping[type, Any] = {},
-    resamples: int = bootstrap.RESAMPLES,
+    resamples: int = RESAMPLES,
     main: Row | None = None,
     contrasts: Sequence[Sequence[str]] = (),
 ) -> JsonObject:
@@ -69,7 +88,7 @@ def meta_evaluate(
     if VerdictRating in given:
         tree["verdict_ratings"] = _verdict_ratings(cases, given[VerdictRating])
         tree["verdict_errors"] = _verdict_errors(cases, given[VerdictRating])
-    result = bootstrap.estimate(tree, cases.clusters, resamples)
+    result = estimate(tree, cases.clusters, resamples)
     if people is not None:
         result["comparisons"] = differences(result["comparisons"])
         for row in rivals:
@@ -80,7 +99,7 @@ def meta_evaluate(
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
     for record in result.get("preferences", []):
-        bootstrap.adjust(list(record["criteria"].values()), "margin")
+        adjust(list(record["criteria"].values()), "margin")
     return result
 
 
@@ -144,12 +163,12 @@ def measures_of(row: Row, rated: ndarray, relation: ndarray) -> JsonObject:
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
     panel = row.judge.cases.panel
-    record: JsonObject = agreement.accuracies(panel, relation, row.relations)
-    record["concordance"] = agreement.concordance(panel, relation, row.best_relations)
+    record: JsonObject = accuracies(panel, relation, row.relations)
+    record["concordance"] = concordance(panel, relation, row.best_relations)
     if row.own is None or np.isnan(row.own).all():  # the latter of one run
         reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
-    return record | agreement.correlations(panel, rated, row.own)
+    return record | correlations(panel, rated, row.own)
 
 
 def _agreement(people: People, row: Row) -> JsonObject:
@@ -174,7 +193,7 @@ def _by_confidence(row: Row, relation: ndarray) -> dict[str, Statistic]:
 
     def on(which: ndarray) -> Statistic:
         people = only(relation, which[panel.case_of_pair])
-        return agreement.concordance(panel, people, row.best_relations)
+        return concordance(panel, people, row.best_relations)
 
     return {"surest": on(is_sure), "others": on(judged & ~is_sure)}
 
@@ -185,8 +204,8 @@ def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:
     cases, (valid, due) = judge.cases, judge.valid_by_response
     for model, responses in cases.by_model(due > 0):
         both = (valid[responses], due[responses])
-        sums = bootstrap.case_sums(both, cases.panel.case[responses], len(cases))
-        rates[model] = bootstrap.ratio(*sums.T, reason="no verdict")
+        sums = case_sums(both, cases.panel.case[responses], len(cases))
+        rates[model] = ratio(*sums.T, reason="no verdict")
     return rates
 
 
@@ -203,8 +222,8 @@ def _people(cases: Cases, people: People) -> JsonObject:
     if beside_others is None:
         return record | {"reason": people.alone}
     raters, relations, scores = beside_others
-    record["ceiling"] = agreement.accuracies(raters, *relations)
-    record["ceiling"] |= agreement.correlations(raters, *scores)
+    record["ceiling"] = accuracies(raters, *relations)
+    record["ceiling"] |= correlations(raters, *scores)
     tables = dict(people.by_criterion)
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator
@@ -212,8 +231,8 @@ def _people(cases: Cases, people: People) -> JsonObject:
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.by_criterion else "interval"
         units = (cases.panel.case, len(cases))
-        figures = interrater.icc(ratings, *units, people.crossed)
-        figures[f"alpha ({level})"] = interrater.krippendorff_alpha(ratings, *units, level)
+        figures = icc(ratings, *units, people.crossed)
+        figures[f"alpha ({level})"] = krippendorff_alpha(ratings, *units, level)
         record["reliability"][criterion] = figures
     return record
 
@@ -242,7 +261,7 @@ def _choices(
             chosen = np.array([majority[pair] for pair in pairs.tolist()], int)
             case = cases.panel.case_of_pair[pairs]
             counts = {"pairs": len(pairs), "without_majority": len(votes) - len(decided)}
-            measures = agreement.choice_agreement(chosen, choices[pairs], case, len(cases))
+            measures = choice_agreement(chosen, choices[pairs], case, len(cases))
             records.setdefault(judge.name, {})[name] = counts | measures
     return records
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
@@ -18,8 +19,8 @@ from automedeval.records import JsonObject, RecordError, foreign_errors_at, ques
 from automedeval.records.language import foreign_answers
 from automedeval.records.run_record import columns_of_run, run_arguments
 from automedeval.rubrics import without_scale
-from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
+from automedeval.stats.bootstrap import Statistic, estimate, is_known, only, plain, ratio
 
 # (case, model) of a response → its numbers that differ from the reference, see `evidence.run.marked_numbers`
 Marks = dict[tuple[str, str], list[JsonObject]]
@@ -95,7 +96,7 @@ def notes_on(judge: VerdictTable) -> list[str]:
     """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
     cases, name, notes = judge.cases, judge.name, []
 
-    def without(missing: np.ndarray) -> str:
+    def without(missing: ndarray) -> str:
         count, first = int(missing.sum()), cases.records[missing.argmax()].id
         return (
             f"no verdict on {count} of {len(cases)} cases, for example {first!r}: counted as "
@@ -169,7 +170,7 @@ def record_of(row: Row) -> JsonObject:
         "foreign": foreign(judge),
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
-        "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, "no verdict"),
+        "valid_rate": ratio(judge.verdicts_valid, judge.verdicts_due, "no verdict"),
         "prefers_longer": prefers_longer(cases, row.relations),
     }
 
@@ -182,11 +183,9 @@ def foreign(judge: VerdictTable) -> list[int]:
     return [int(foreign_asked.sum()), len(foreign_asked)]
 
 
-def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
+def prefers_longer(cases: Cases, relation: ndarray) -> Statistic:
     """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
-    return concordance(
-        cases.panel, bootstrap.only(cases.longer, bootstrap.is_known(relation)), relation
-    )
+    return concordance(cases.panel, only(cases.longer, is_known(relation)), relation)
 
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
@@ -201,6 +200,6 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 
 def known_of_judge(row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
-    record = bootstrap.plain(bootstrap.estimate(record_of(row), len(row.judge.cases)))
+    record = plain(estimate(record_of(row), len(row.judge.cases)))
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps} | more)

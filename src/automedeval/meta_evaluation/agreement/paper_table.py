@@ -19,9 +19,19 @@ from automedeval.meta_evaluation.agreement.runs import over_runs, trainings_of
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject
 from automedeval.records.text import by_reason, p_value, span
-from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
-from automedeval.stats.bootstrap import SHARE, Estimate, Statistic, is_known, mean, only
+from automedeval.stats.bootstrap import (
+    SHARE,
+    Estimate,
+    Statistic,
+    adjust,
+    difference,
+    estimate,
+    is_known,
+    mean,
+    only,
+    t_test,
+)
 
 RATIONALES = ("bert_score", "bart_score")
 OF_SCORES = ("spearman", "pearson", "pairwise_accuracy", "triple_accuracy")
@@ -102,7 +112,7 @@ def paper_table(
         for column in compared:
             both = [figures_of(column, side, statistics) for side in sides]
             shared[column] = _on_shared_cases(both)
-        shared = bootstrap.estimate(shared, cases.clusters, resamples)
+        shared = estimate(shared, cases.clusters, resamples)
         for column in columns:
             cell = record["cells"][column]
             cell["difference"] = _difference(column, shared[column], (ours, record))
@@ -114,10 +124,10 @@ def _add_p_values(columns: Sequence[str], ours: JsonObject, others: Sequence[Jso
     """Add the p-values of the tests to the rows of the table, and the mark of each cell."""
     for column in columns:
         cells = [record["cells"][column] for record in others]
-        bootstrap.adjust(cells, "difference", bootstrap.t_test)
+        adjust(cells, "difference", t_test)
     for column in CORRELATIONS:
         cell = ours["cells"][column]
-        cell["p"] = bootstrap.t_test(cell["mean"])
+        cell["p"] = t_test(cell["mean"])
     for record in (ours, *others):
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
@@ -150,7 +160,7 @@ def _difference(column: str, sides: Sequence[Figures], records: Sequence[JsonObj
             return Estimate(None, reason=f"{record['judge']}: {figure.reason}")
     is_share = column in ACCURACIES
     theirs, ours = (over_runs(side, SHARE if is_share else None)["mean"] for side in sides)
-    return bootstrap.difference(theirs, ours, (-1.0, 1.0) if is_share else None)
+    return difference(theirs, ours, (-1.0, 1.0) if is_share else None)
 
 
 def mark(p: float | None) -> str:

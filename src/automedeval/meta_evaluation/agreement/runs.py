@@ -14,8 +14,7 @@ from statistics import stdev
 
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject, RecordError
-from automedeval.stats import bootstrap
-from automedeval.stats.bootstrap import Bounds, Estimate
+from automedeval.stats.bootstrap import Bounds, Estimate, average, difference
 from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
@@ -65,10 +64,10 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
     trainings: dict[str, Estimate] = {}
     for name, runs in figures.items():
         if len(figures) > 1:
-            trainings[name] = bootstrap.average(list(runs.values()), bounds)
+            trainings[name] = average(list(runs.values()), bounds)
         else:
             trainings = {f"run {number}": figure for number, figure in runs.items()}
-    mean = bootstrap.average(list(trainings.values()), bounds)
+    mean = average(list(trainings.values()), bounds)
     values = [figure.value for figure in trainings.values()]
     defined = [value for value in values if value is not None]
     if len(values) < 2:
@@ -119,8 +118,7 @@ def follow_rounds(rows: Sequence[JsonObject], names: Sequence[str]) -> JsonObjec
             line["sd"][measure] = figure["sd"]
         if table:
             line["change"] = {
-                measure: bootstrap.difference(line[measure], table[-1][measure])
-                for measure in ROUND_MEASURES
+                measure: difference(line[measure], table[-1][measure]) for measure in ROUND_MEASURES
             }
         table.append(line)
     values = [line["triple_accuracy"].value for line in table]
