@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +81,16 @@ def differing(judge: VerdictTable) -> Marks:
 def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
     """Return model → how many answers have a number that differs, of how many, the largest in words, and from what."""
     by_model: dict[str, list[Any]] = {}
-    largest: dict[str, float] = {}
     for (_, model), marks in sorted(differing(judge).items()):
-        counts = by_model.setdefault(model, [0, 0, "", ""])
-        counts[0] += bool(marks)
-        counts[1] += 1
-        if marks and marks[0]["factor"] > largest.get(model, 0):
-            largest[model] = marks[0]["factor"]
-            kind = "reference" if marks[0]["source"] == "reference" else "books"
-            counts[2:] = in_words(marks[0]), AGAINST[kind]
+        by_model.setdefault(model, []).append(marks)
+    for model, of_answers in by_model.items():
+        wrong = [marks[0] for marks in of_answers if marks]
+        words = ["", ""]
+        if wrong:
+            largest = max(wrong, key=itemgetter("factor"))
+            kind = "reference" if largest["source"] == "reference" else "books"
+            words = [in_words(largest), AGAINST[kind]]
+        by_model[model] = [len(wrong), len(of_answers), *words]
     return by_model
 
 

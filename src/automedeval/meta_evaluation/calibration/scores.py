@@ -156,12 +156,15 @@ class Calibration:
         cases = len(np.unique(sample.case))
         if cases < FEWEST:
             raise _too_few(cases)
-        nothing = "there is nothing to learn"
         if len(np.unique(sample.people)) == 1:
-            raise RecordError(f"every response is rated {sample.people[0]:g}: {nothing}")
+            raise RecordError(
+                f"every response is rated {sample.people[0]:g}: there is nothing to learn"
+            )
         knots = sample.rising(slice(None))
         if np.ptp(points_of(knots, sample.score)) < SAME:
-            raise RecordError(f"people's ratings do not rise with what the judge gives: {nothing}")
+            raise RecordError(
+                "people's ratings do not rise with what the judge gives: there is nothing to learn"
+            )
         errors = sample.errors(cases)
         rubrics = sorted({verdict.rubric for verdict in table.valid})
         if rubrics != [rubric.name]:

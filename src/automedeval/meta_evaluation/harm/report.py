@@ -161,7 +161,6 @@ def shown_answers(
                 who = verdict.extra.get("annotator", rater.name)
                 readings[response].append((who, verdict))
     rubric = rubric_of(raters[0])
-    words = rubric.degree.words
     is_rated_by = [rater.shown(rater.is_valid) for rater in raters]
     answers = []
     for number in np.lexsort([-np.fmax.reduce(degrees), -gap]).tolist():
@@ -173,7 +172,7 @@ def shown_answers(
             marks += _marks(verdict, response.text)
         by = []
         for rater, degree, is_rated in zip(raters, degrees[:, number], is_rated_by):
-            word = words[-1 if np.isnan(degree) else int(degree)]
+            word = rubric.degree.words[-1 if np.isnan(degree) else int(degree)]
             by.append((rater.name, word if is_rated[number] else "not rated"))
         answers.append(
             {

@@ -83,11 +83,17 @@ def rationale_score(
     cut: set[int] = set()
 
     def best_of(model: _Model, shown: list[Pair], blank: list[float]) -> list[list[float]]:
-        rows, over = model.score(shown)
-        empty.update(owner for owner, row in zip(owners, rows) if row is None)
-        cut.update(owner for owner, flag in zip(owners, over) if flag)
+        """Return the largest value of each figure per item; an empty list for an item without figures."""
+        best: list[list[float]] = [[] for _ in predictions]
+        for owner, row, is_cut in zip(owners, *model.score(shown)):
+            if is_cut:
+                cut.add(owner)
+            if row is None:
+                empty.add(owner)
+            if scores := row or blank:
+                best[owner] = list(map(max, best[owner] or scores, scores))
         result["revisions"] |= model.revision
-        return _best([blank if row is None else row for row in rows], owners, len(predictions))
+        return best
 
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
@@ -143,16 +149,6 @@ def check_texts(
                     f"{name}[{index}] must be a text, not {type(text).__name__}: {text!r:.60}"
                 )
     return predictions, [list(texts) for texts in lists]
-
-
-def _best(rows: Sequence[list[float]], owners: Sequence[int], count: int) -> list[list[float]]:
-    """Return the largest value of each figure per item; an empty list for an item without figures."""
-    best: list[list[float]] = [[] for _ in range(count)]
-    for owner, row in zip(owners, rows):
-        best[owner] = (
-            list(map(max, best[owner], row)) if best[owner] and row else best[owner] or row
-        )
-    return best
 
 
 def _bert_score() -> Any:
