@@ -363,6 +363,11 @@ class VerdictTable:
         choice = np.where(is_contested, CHOICES.index(neutral), votes.argmax(axis=1))
         return np.where(most[:, 0] == 0, -1, choice)
 
+    @cached_property
+    def choices(self) -> dict[str, ndarray]:
+        """The choices on every criterion: int [pairs] (see `choice`)."""
+        return {criterion: self.choice(criterion) for criterion in self.criteria}
+
     def choice_relations(self, criterion: str, run: int | None = None) -> ndarray:
         """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
         is_worse = self.rubric is not None and criterion not in self.rubric.better

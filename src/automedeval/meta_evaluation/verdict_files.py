@@ -24,7 +24,7 @@ from automedeval.stats.agreement import CHOICES
 
 Tables = tuple[list[VerdictTable], list[str]]  # and notes
 # What verdicts give; choices count as scores.
-SCORES, CRITERIA, WORDS = "scores", "criteria", "words"
+SCORES, CRITERIA, WORDS = EVERYTHING = ("scores", "criteria", "words")
 REFUSED = {
     SCORES: "a verdict by {} is not on the criteria of a case",
     CRITERIA: "a verdict on the criteria of a case; automedeval report reads these, on one file of cases",

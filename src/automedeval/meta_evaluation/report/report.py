@@ -57,7 +57,7 @@ from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.versions import join_versions
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
-from automedeval.meta_evaluation.verdict_files import CHECKS, read_verdicts
+from automedeval.meta_evaluation.verdict_files import EVERYTHING, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
     Choice,
@@ -276,7 +276,7 @@ def read_judged(args: ReportArguments) -> tuple[Cases, list[VerdictTable], list[
         tables = [args.judged_table([path], file) for file, path in zip(args.cases, args.verdicts)]
         return join_versions(args.cases, args.verdicts, args.rubric, reserved, *tables)
     cases = Cases.read(args.cases[0], **args.judged_table(args.verdicts, args.cases[0]))
-    return cases, *read_verdicts(args.verdicts, cases, args.rubric, CHECKS, reserved)
+    return cases, *read_verdicts(args.verdicts, cases, args.rubric, EVERYTHING, reserved)
 
 
 def _rating_study(
