@@ -16,7 +16,6 @@ from programs import (
     ROOT,
     SAMPLE,
     TWO_PROCESSES,
-    error_line,
     failed,
     processes_of,
     run_recipe,
@@ -44,6 +43,10 @@ def texts(folder: Path) -> dict[tuple[str, str], str]:
     return {
         (line["model"], line["case_id"]): line["text"] for line in read(folder / "responses.jsonl")
     }
+
+
+def local_chat(model: Path, **options: object) -> LocalChat:
+    return LocalChat(str(model), dtype="float32", device="cpu", **options)
 
 
 def said_by(case: dict) -> list[str]:
@@ -79,9 +82,8 @@ def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     written = sum(line["usage"]["completion_tokens"] for line in rows[:12])
     assert f"a: 12 responses (12 new), 0 empty, {cut_off} cut off" in done.stdout
     assert f" tokens of prompts, {written:,} of answers" in done.stdout
-    kept = {file: file.read_bytes() for file in out.glob("*.jsonl")}
-    assert "a: 12 responses (0 new)" in run().stdout
-    assert {file: file.read_bytes() for file in out.glob("*.jsonl")} == kept
+    told(run(), "a: 12 responses (0 new)")
+    assert read(out / "cases.jsonl") == after
 
 
 def test_neither_batches_nor_company_nor_order_change_an_answer(tiny_model, questions, tmp_path):
@@ -103,9 +105,7 @@ def test_neither_batches_nor_company_nor_order_change_an_answer(tiny_model, ques
 
 
 def test_a_row_that_ends_early_takes_no_chance_from_the_others(tiny_model, questions):
-    chat = LocalChat(
-        str(tiny_model), dtype="float32", device="cpu", max_new_tokens=16, temperature=1.5
-    )
+    chat = local_chat(tiny_model, max_new_tokens=16, temperature=1.5)
     prompts = [response_prompt(case, "a") for case in read_cases(questions, least_responses=0)]
     together = [got.text for _, got in sorted(chat.answer(prompts))]
     chat._ends = {chat.tokenizer(text, add_special_tokens=False).input_ids[4] for text in together}
@@ -116,12 +116,11 @@ def test_a_row_that_ends_early_takes_no_chance_from_the_others(tiny_model, quest
 
 
 def test_probabilities_that_are_no_numbers_are_no_answer(tiny_model, questions):
-    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
+    chat = local_chat(tiny_model)
     chat.network.lm_head.weight.data.fill_(float("nan"))
-    with pytest.raises(
-        RecordError, match=r"a gave no answer: the model's probabilities are not finite"
-    ):
-        list(respond(chat, "a", "", list(read_cases(questions, least_responses=0)), set()))
+    cases = list(read_cases(questions, least_responses=0))
+    with pytest.raises(RecordError, match="probabilities are not finite"):
+        list(respond(chat, "a", "", cases, set()))
 
 
 @pytest.mark.parametrize(
@@ -184,13 +183,8 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     base = build_tiny_model(tmp_path / "base", chat_template=None)
     run = generate(candidates=base, cases=questions, output=tmp_path / "out")
     failed(run, "give one with --chat_template_path")
-    chat = LocalChat(
-        str(base),
-        dtype="float32",
-        device="cpu",
-        max_new_tokens=40,
-        chat_template_path=str(FORMATS / "ChatDoctor.jinja"),
-    )
+    template = str(FORMATS / "ChatDoctor.jinja")
+    chat = local_chat(base, max_new_tokens=40, chat_template_path=template)
     set_up(chat, True)
     ids = chat.tokenizer("Rest.\n### Instruction: What", add_special_tokens=False).input_ids
     script = iter([*ids, 2])
@@ -199,46 +193,35 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 
 
-PROMPTS = ROWS[
-    "prompts"
-]  # as the repositories that the files cite build them, and where the next turn begins
+# as the repositories that the files cite build them, and where the next turn begins
+PROMPTS = ROWS["prompts"]
 
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_candidate_is_asked_as_it_was_tuned(name, tiny_model):
-    chat = LocalChat(
-        str(tiny_model),
-        dtype="float32",
-        device="cpu",
-        chat_template_path=str(FORMATS / f"{name}.jinja"),
-    )
+    chat = local_chat(tiny_model, chat_template_path=str(FORMATS / f"{name}.jinja"))
     set_up(chat, True)
     (ids,) = chat.encoder.encode([response_prompt(Case("c", "Why?", ()), name).messages])
-    assert (chat.tokenizer.decode(ids).removeprefix("<|im_start|>"), chat.stop) == tuple(
-        PROMPTS[name]
-    )
+    prompt = chat.tokenizer.decode(ids).removeprefix("<|im_start|>")
+    assert [prompt, chat.stop] == PROMPTS[name]
 
 
 def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questions):
-    (tmp_path / "formats").mkdir()
     template = tmp_path / "formats/tuned.jinja"
+    template.parent.mkdir()
     template.write_text("{{ messages[-1]['content'] }}:")
-    tuned, bare = (
-        build_tiny_model(tmp_path / name, chat_template=None) for name in ("tuned", "bare")
-    )
+    tuned = build_tiny_model(tmp_path / "tuned", chat_template=None)
+    bare = build_tiny_model(tmp_path / "bare", chat_template=None)
     chatty = build_tiny_model(tmp_path / "chatty")
-
-    def run(name: str, *candidates: Path, **template: Path):
-        output = tmp_path / name
-        return generate(candidates=candidates, cases=questions, limit=1, output=output, **template)
-
-    in_folder = {"chat_template_path": template.parent}
-    line = error_line(run("none", tuned, bare, **in_folder))
-    assert line.startswith("error: bare has no prompt format: ")
+    run = partial(generate, cases=questions, limit=1)
+    in_folder = partial(run, chat_template_path=template.parent)
+    without = in_folder(candidates=[tuned, bare], output=tmp_path / "none")
+    failed(without, "bare has no prompt format: ")
     assert not (tmp_path / "none").exists()
-    succeeded(run("out", tuned, chatty, **in_folder))
-    succeeded(run("alone", tuned, chat_template_path=template))
-    succeeded(run("own", chatty))
+    succeeded(in_folder(candidates=[tuned, chatty], output=tmp_path / "out"))
+    alone = run(candidates=tuned, output=tmp_path / "alone", chat_template_path=template)
+    succeeded(alone)
+    succeeded(run(candidates=chatty, output=tmp_path / "own"))
     assert texts(tmp_path / "alone") | texts(tmp_path / "own") == texts(tmp_path / "out")
 
 
@@ -316,18 +299,16 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
-    asked = {"EMPTY": "", "ROLE": "patient", "ENDS": "assistant"}
-    words = {"TINY": tiny_model, "URL": "http://127.0.0.1:1/v1", "BARE": tmp_path / "bare"}
-    for name, role in asked.items():
+    bare = shutil.copytree(tiny_model, tmp_path / "bare", ignore=shutil.ignore_patterns("tok*"))
+    words = {"TINY": tiny_model, "URL": "http://127.0.0.1:1/v1", "BARE": bare}
+    words["EMPTY"] = write(tmp_path / "empty", [])
+    for name, role in (("ROLE", "patient"), ("ENDS", "assistant")):
         record = {"id": "1", "question": [{"role": role, "content": "Flu?"}]}
-        words[name] = write(tmp_path / name, [record] if role else [])
-    shutil.copytree(tiny_model, words["BARE"], ignore=shutil.ignore_patterns("tokenizer*"))
+        words[name] = write(tmp_path / name, [record])
     given = {"candidates": tiny_model, "cases": questions, "output": tmp_path / "out", "limit": 2}
     for name, value in change.items():
-        given[name] = [
-            words.get(word, word) for word in (value if isinstance(value, list) else [value])
-        ]
+        values = value if isinstance(value, list) else [value]
+        given[name] = [words.get(word, word) for word in values]
     failed(generate(**given, max_retries=0), said)
-    assert not any(file.read_bytes() for file in tmp_path.glob("out/*.jsonl")), (
-        "nobody has answered"
-    )
+    written = [file for file in tmp_path.glob("out/*.jsonl") if file.read_bytes()]
+    assert written == [], "nobody has answered"

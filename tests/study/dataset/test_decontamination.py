@@ -13,7 +13,6 @@ from automedeval.records.language import normalise
 from automedeval.study.dataset import decontamination
 from automedeval.study.dataset.decontamination import (
     Evaluation,
-    ShingleIndex,
     holds_reference,
     near_duplicates,
 )
@@ -115,7 +114,6 @@ def test_a_response_that_holds_the_whole_reference():
 
 # Few words, so that texts overlap.
 TEXTS = st.lists(st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join), max_size=25)
-LONG_TEXT = st.lists(st.sampled_from("ab"), max_size=18).map(" ".join)
 
 
 def runs(text, words):
@@ -154,12 +152,3 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
 def test_questions_that_differ_in_a_vowel_are_two(questions):
     assert near_duplicates(questions) == [None, None]
     assert near_duplicates([*questions, f"{questions[1]} …"]) == [None, None, 1]
-
-
-@given(st.lists(LONG_TEXT, max_size=8), LONG_TEXT)
-def test_the_share_is_that_of_sets(texts, text):
-    sets = [runs(indexed, 12) for indexed in texts]
-    own = runs(text, 12)
-    held = max((len(own & theirs) / len(theirs) for theirs in sets if theirs), default=0.0)
-    share = len(own & set().union(*sets)) / len(own) if own else 0.0
-    assert ShingleIndex(texts).shared(text) == (share, held)

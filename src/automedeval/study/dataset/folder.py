@@ -231,6 +231,8 @@ def write_splits(
         facts[name] = _facts_of(rows, encoder)
         for column in TALLIED:
             facts[name][column] = frames[-1][column].value_counts().sort_index().to_dict()
+    if not frames:
+        raise RecordError("the data set has no row")
     frame = pandas.concat(frames)
 
     def rows_by(*columns: str) -> list[dict[str, Any]]:

@@ -135,7 +135,8 @@ class QualityClassifier:
         read = [_read(*pair, vector_of) for pair in pairs]
         numbers = [len(scores) for *_, scores in read]
         owners = np.repeat(np.arange(len(read)), numbers)
-        return _Readings(*map(np.concatenate, zip(*read)), owners)
+        instructions, relations, steps, scores = (np.concatenate(parts) for parts in zip(*read))
+        return _Readings(instructions, relations, steps, scores, owners)
 
 
 class _Readings(NamedTuple):
