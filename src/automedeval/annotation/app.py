@@ -41,7 +41,7 @@ def page_templates() -> Jinja2Templates:
     made = environment("automedeval.annotation")
     assets = b"".join((PAGES / name).read_bytes() for name in ASSETS)
     made.globals["assets_version"] = hashlib.sha256(assets).hexdigest()[:12]
-    made.globals |= {"invite_again": INVITE_AGAIN, "meanings": forms.meanings, "tasks": forms.TASKS}
+    made.globals |= {"invite_again": INVITE_AGAIN, "meanings": forms.meanings, "tasks": forms.WORDS}
     made.filters["words"] = forms.words
     return Jinja2Templates(env=made)
 
@@ -98,8 +98,9 @@ def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
 
     @app.exception_handler(HTTPException)
     def not_possible(request: Request, error: HTTPException) -> Response:
-        heading = "Not found" if error.status_code == 404 else "Not possible"
-        return message(request, error.status_code, heading, f"{error.detail}.")
+        if error.status_code == 404:
+            return message(request, 404, "Not found", "There is no such page.")
+        return message(request, error.status_code, "Not possible", f"{error.detail}.")
 
     @app.exception_handler(Refused)
     def refused(request: Request, error: Refused) -> Response:

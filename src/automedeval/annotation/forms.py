@@ -21,9 +21,7 @@ SIDES = (
     Option("tie", "No difference", key="0"),
     Option("2", "Verdict 2", key="2"),
 )
-_WORDS = packaged("annotation", "words")
-TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
-HEADINGS: dict[str, list[str]] = _WORDS["headings"]  # by part, each with its instruction
+WORDS: dict[str, list[str]] = packaged("annotation", "words")  # heading and instruction
 
 
 def slug_of(assignment: Assignment, part: str) -> str:
@@ -63,8 +61,8 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)
         verdicts = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
-    of_verdict = "verify" if item.kind == "verify" else "verdict"
-    heading, lead = HEADINGS[part if part in HEADINGS else of_verdict]
+    is_second_part = item.kind == "rate" and part != RESPONSES
+    heading, lead = WORDS["verdict" if is_second_part else item.kind]
     return {
         "slug": slug_of(assignment, part),
         "question": question,
