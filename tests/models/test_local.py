@@ -278,7 +278,7 @@ def test_prompts_whose_answers_have_different_room_are_answered_together_as_alon
         [{"role": "user", "content": f"How good is {'very ' * words}good?"}] for words in (1, 125)
     ]
     rows = [Prompt(messages, parts) for messages in asked]
-    short, long = fresh.count_tokens(rows)
+    short, long = map(fresh.count_tokens, rows)
     assert 300 - short > 100
     assert 0 < 300 - long < 50
     alone = [answer for row in rows for _, answer in fresh.answer([row])]

@@ -171,12 +171,17 @@ class Chat(ABC):
 
     `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
     chooses among the values of each slot. `writes`: it writes text, not slots and options alone. `batched`: the last bits of
-    an answer depend on the batch.
+    an answer depend on the batch. `checkpoint` is a digest of its weights, where they are known. `left_out` has the parameters
+    that an endpoint refused, `failures` why requests got no answer.
     """
 
     name: str
     constrains = batched = False
     writes = True
+    checkpoint: str | None = None
+    max_new_tokens = 0
+    left_out: list[str] = []
+    failures: list[str] = []
     _fingerprint: str
 
     @property

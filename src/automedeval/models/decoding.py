@@ -283,26 +283,30 @@ def write_free(
     rows: Rows,
     most: Sequence[int],
     ends: set[int],
-    stops_at: Callable[[list[int], bool], bool],
+    stops: Callable[[list[int]], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[list[Written], list[int]]:
     """Write free text in every row, until an end token (neither fed nor kept), a stop, or the row's `most` tokens.
 
-    `stops_at` tells from the last twelve tokens and the new one, and whether these are all, whether the text ends; `choose`
-    picks a token per row from logits [rows, vocabulary]. Finished rows are excluded from later forward passes. On return all
-    rows are active again, in another order: one `Written` per row in the original order, and the original row at each place.
+    `stops` tells of the tokens of a text whether the last one ends it; `choose` picks a token per row from logits [rows,
+    vocabulary]. Finished rows are excluded from later forward passes. On return all rows are active again, in another order:
+    one `Written` per row in the original order, and the original row at each place.
     """
     count = rows.active
     owner = list(range(count))  # owner[r]: the original number of the row now at r
     written = [Written([]) for _ in range(count)]
     while rows.active:
         chosen = choose(rows.logits).tolist()
-        done = [
-            row
-            for row, number in enumerate(owner[: rows.active])
-            if _ended(written[number], chosen[row], most[number], ends, stops_at)
-        ]
-        for row in reversed(done):
+        for row in reversed(range(rows.active)):
+            text, token = written[owner[row]], chosen[row]
+            if token not in ends:
+                if stops([*text.tokens, token]):
+                    text.pending = token
+                elif len(text.tokens) < most[owner[row]]:
+                    text.tokens.append(token)
+                    continue
+                else:
+                    text.truncated = True
             last = rows.retire(row)
             owner[row], owner[last] = owner[last], owner[row]
             chosen[row], chosen[last] = chosen[last], chosen[row]
@@ -310,26 +314,6 @@ def write_free(
             rows.feed([[token] for token in chosen[: rows.active]])
     rows.active = count
     return written, owner
-
-
-def _ended(
-    text: Written,
-    token: int,
-    most: int,
-    ends: set[int],
-    stops_at: Callable[[list[int], bool], bool],
-) -> bool:
-    """Add a token to a text unless it ends it; return whether it does."""
-    if token in ends:
-        return True
-    if stops_at([*text.tokens[-12:], token], len(text.tokens) <= 12):
-        text.pending = token
-    elif len(text.tokens) >= most:
-        text.truncated = True
-    else:
-        text.tokens.append(token)
-        return False
-    return True
 
 
 def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:

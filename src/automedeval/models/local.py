@@ -7,14 +7,15 @@ not a text that has to be parsed. Some architectures allow no batches (see `long
 
 import json
 import logging
+import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, cached_property, partial
-from itertools import takewhile
-from typing import Any
+from itertools import chain, takewhile
+from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoConfig
@@ -186,45 +187,37 @@ class LocalChat(Chat):
     def set_date(self, date: date) -> None:
         self.encoder.date = date
 
-    def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return the number of tokens of each prompt, without the answer."""
-        return (
-            [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])]
-            if prompts
-            else []
-        )
+    def count_tokens(self, prompt: Prompt) -> int:
+        """Return the number of tokens of a prompt, without the answer."""
+        (ids,) = self.encoder.encode([prompt.messages])
+        return len(ids)
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its answer exceeds the context window; 0 or less fits.
 
         A free text takes what the window leaves, `LEAST` tokens at least. A token has a byte at least: most fit at a glance.
         """
-        sizes = [
-            sum(len(message["content"].encode()) + 64 for message in prompt.messages)
-            for prompt in prompts
-        ]
-        rests = [
-            self._reserve(prompt, min(LEAST, self.max_new_tokens)) - self.window
-            for prompt in prompts
-        ]
-        over = [size + rest for size, rest in zip(sizes, rests)]
-        doubtful = [index for index, excess in enumerate(over) if excess > 0]
-        for index, count in zip(
-            doubtful, self.count_tokens([prompts[index] for index in doubtful])
-        ):
-            over[index] = count + rests[index]
-        return over
+        excesses = []
+        for prompt in prompts:
+            left = self.window - self._reserve(prompt, min(LEAST, self.max_new_tokens))
+            size = sum(len(message["content"].encode()) + 64 for message in prompt.messages)
+            if size > left:
+                size = self.count_tokens(prompt)
+            excesses.append(size - left)
+        return excesses
 
     def _reserve(self, prompt: Prompt, free: int) -> int:
         """Return the most tokens of an answer with `free` tokens of free text; the rest takes at most one for each byte."""
-        parts = prompt.form or ()
-        texts = [
-            part.values if isinstance(part, Slot) else [part]
-            for part in parts
-            if not isinstance(part, Free)
-        ]
-        longest = sum(max(len(text.encode()) for text in values) for values in texts)
-        return longest + free * (not texts or len(texts) < len(parts))
+        parts = prompt.form or (Free(self.stop),)
+        tokens = 0
+        for part in parts:
+            if isinstance(part, Free):
+                tokens += free
+            elif isinstance(part, Slot):
+                tokens += max(len(value.encode()) for value in part.values)
+            else:
+                tokens += len(part.encode())
+        return tokens
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
@@ -239,19 +232,14 @@ class LocalChat(Chat):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         self._share_prefix(encoded)
-        left = [
-            self.window - len(ids) - self._reserve(prompt, 0)
-            for ids, prompt in zip(encoded, prompts)
-        ]
-        free = [max(1, min(self.max_new_tokens, room)) for room in left]
-        lengths = [
-            len(ids) + self._reserve(prompt, most)
-            for ids, prompt, most in zip(encoded, prompts, free)
-        ]
+        asked, lengths = [], []
+        for prompt, ids in zip(prompts, encoded):
+            left = self.window - len(ids) - self._reserve(prompt, 0)
+            most = max(1, min(self.max_new_tokens, left))
+            asked.append(_Asked(prompt, ids, most))
+            lengths.append(len(ids) + self._reserve(prompt, most))
         shapes = [repr(prompt.form) for prompt in prompts]
-        yield from self._by_batches(
-            list(zip(prompts, encoded, free)), lengths, wanted, self._answer_batch, shapes
-        )
+        yield from self._by_batches(asked, lengths, wanted, self._answer_batch, shapes)
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
@@ -288,11 +276,10 @@ class LocalChat(Chat):
         batch: list[int] = []
         alone = self.device == "cpu" and len(lengths) > MANY
         for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
-            other = batch and shapes[batch[0]] != shapes[index]
-            over = (len(batch) + 1) * lengths[index] > self.batch_tokens or lengths[
-                index
-            ] > self._longest_in_batch
-            if batch and (other or over or alone):
+            length = lengths[index]
+            too_long = length > self._longest_in_batch
+            is_full = too_long or (len(batch) + 1) * length > self.batch_tokens
+            if batch and (alone or is_full or shapes[batch[0]] != shapes[index]):
                 yield batch
                 batch, alone = [], False
             batch.append(index)
@@ -300,116 +287,112 @@ class LocalChat(Chat):
             yield batch
 
     @torch.inference_mode()
-    def _answer_batch(self, asked: list[tuple[Prompt, list[int], int]]) -> list[Answer]:
-        """Answer prompts of one form, each with its tokens and the most tokens of its free text."""
-        prompts, encoded, most = map(list, zip(*asked))
-        parts = prompts[0].form
-        layout = answer_layout(parts) if parts else Layout("", Free(self.stop), [])
-        opening, free, slots, reason = layout
-        rows = self._rows(encoded, [self._reserve(prompts[0], free) for free in most])
-        keys = [
-            json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts
-        ]
-        rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
-        usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
-        if free is None:
-            shared, *_ = self.encoder.segment(*slots[0])
+    def _answer_batch(self, asked: list["_Asked"]) -> list[Answer]:
+        """Answer prompts of one form."""
+        layout = answer_layout(asked[0].prompt.form or (Free(self.stop),))
+        encoded = [question.ids for question in asked]
+        most = [question.most for question in asked]
+        rows = self._rows(encoded, [self._reserve(asked[0].prompt, free) for free in most])
+        rows.chance = [self._chance(question.prompt) for question in asked]
+        replies = [_Reply(len(ids)) for ids in encoded]
+        if layout.free is None:
+            shared, *_ = self.encoder.segment(*layout.slots[0])
             rows.start([ids + shared for ids in encoded], self.forward_tokens)
-            valued = self._choose_values(rows, slots, usage)
-            return valued if reason is None else self._reasoned(rows, layout, valued, most)
-        start = self.encoder.after("\n", opening) if opening else []
-        rows.start([ids + start for ids in encoded], self.forward_tokens)
-        not_finite = rows.logits.isnan().any(dim=1).tolist()
-        written, owner = self._write(rows, free, usage, most)
-        literal, slot, following = slots[0] if slots else ("", None, "")
-        joined = [self._join(text, free, literal) for text in written]
-        if slot is None:
-            answers = [Answer.of_text(text) for text, _ in joined]
+            behind = self._choose_values(rows, layout.slots, replies)
+            if layout.reason is not None:
+                self._give_reasons(rows, layout, behind, replies, most)
         else:
-            tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
+            start = self.encoder.after("\n", layout.opening) if layout.opening else []
+            rows.start([ids + start for ids in encoded], self.forward_tokens)
+            in_rows = self._write_first(rows, layout, layout.free, replies, most)
+            if layout.slots:
+                self._choose_values(rows, layout.slots, in_rows)
+        return [reply.answer() for reply in replies]
+
+    def _chance(self, prompt: Prompt) -> random.Random:
+        """Return the generator that samples the answer to a prompt, whatever its batch."""
+        key = [self.seed, prompt.run, prompt.label, prompt.messages]
+        return random.Random(json.dumps(key))  # seeded by the text's SHA-512
+
+    def _write_first(
+        self, rows: Rows, layout: Layout, free: Free, replies: list["_Reply"], most: list[int]
+    ) -> list["_Reply"]:
+        """Let every row write its free text, and feed what leads to the first value; return the replies as the rows stand."""
+        not_finite = rows.logits.isnan().any(dim=1).tolist()
+        written, owner = self._write(rows, free, replies, most)
+        literal, slot, following = layout.slots[0] if layout.slots else ("", None, "")
+        tails = []
+        for reply, bad, row in zip(replies, not_finite, written):
+            text, tail = self._join(row, free, literal)
+            reply.is_finite = not bad
+            reply.text = layout.opening + text
+            reply.free = unescaped(text) if free.json_string else text.strip()
+            tails.append(tail)
+        if slot is not None:
             _, values, ending = self.encoder.segment(literal, slot, following)
             spare = len(values[0]) - ending
-            rows.feed([ids[: len(ids) - spare] for ids in tail])
-            behind = self._choose_values(rows, slots, [usage[index] for index in owner])
-            by_row = dict(zip(owner, behind))
-            answers = [
-                replace(
-                    by_row[index],
-                    text=opening + text + by_row[index].text,
-                    free=unescaped(text) if free.json_string else text.strip(),
-                )
-                for index, (text, _) in enumerate(joined)
-            ]
-        return [
-            Answer(error=NOT_FINITE, usage=count)
-            if bad or answer.error == NOT_FINITE
-            else replace(answer, truncated=made.truncated, usage=count)
-            for answer, bad, made, count in zip(answers, not_finite, written, usage)
-        ]
+            fed = [self.encoder.after("x", tails[index] + slot.values[0]) for index in owner]
+            rows.feed([ids[: len(ids) - spare] for ids in fed])
+        return [replies[index] for index in owner]
 
-    def _reasoned(
-        self, rows: Rows, layout: Layout, valued: Sequence[Answer], most: list[int]
-    ) -> list[Answer]:
-        """Let every row, which stands before its last value, write the reason of its values."""
-        literal, slot, following = layout.slots[-1]
-        _, values, ending = self.encoder.segment(literal, slot, following)
-        last = [slot.values.index(answer.values[-1]) if answer.values else 0 for answer in valued]
-        behind = self.encoder.after(slot.values[0], following)
-        rows.feed([values[at][: len(values[at]) - ending] + behind for at in last])
-        usage = [answer.usage for answer in valued]
-        written, _ = self._write(rows, layout.reason or Free(""), usage, most)
-        texts = [self._decode(row.tokens) for row in written]
-        return [
-            replace(answer, text=answer.text + text, free=text.strip(), truncated=row.truncated)
-            for answer, text, row in zip(valued, texts, written)
-        ]
+    def _give_reasons(
+        self,
+        rows: Rows,
+        layout: Layout,
+        behind: list[list[int]],
+        replies: list["_Reply"],
+        most: list[int],
+    ) -> None:
+        """Feed the tokens of the last values, and let every row write the reason of its values."""
+        _, slot, following = layout.slots[-1]
+        start = self.encoder.after(slot.values[0], following)
+        rows.feed([ids + start for ids in behind])
+        written, _ = self._write(rows, layout.reason or Free(""), replies, most)
+        for reply, row in zip(replies, written):
+            text = self._decode(row.tokens)
+            reply.text += text
+            reply.free = text.strip()
 
     def _rows(
         self, prompts: list[list[int]], reserves: list[int], prefix: Prefix | None = None
     ) -> Rows:
         """Return the rows of a batch, in which each answer takes at most its reserve."""
-        if max(map(sum, zip(map(len, prompts), reserves))) > self._longest_in_batch:
+        lengths = [len(ids) for ids in prompts]
+        if max(map(sum, zip(lengths, reserves))) > self._longest_in_batch:
             return SingleRow(self.network)
         # Rows end at one place: the longest answer may follow a prompt as long as the longest.
-        capacity = max(map(len, prompts)) + max(reserves) + 64
-        return Rows(
-            self.network,
-            len(prompts),
-            capacity,
-            prefix or self._prefix,
-            self.tokenizer.pad_token_id or 0,
-        )
+        capacity = max(lengths) + max(reserves) + 64
+        pad = self.tokenizer.pad_token_id or 0
+        return Rows(self.network, len(prompts), capacity, prefix or self._prefix, pad)
 
     def _choose_values(
-        self, rows: Rows, slots: Sequence[Field], usage: list[dict[str, int]]
-    ) -> list[Answer]:
+        self, rows: Rows, slots: Sequence[Field], replies: Sequence["_Reply"]
+    ) -> list[list[int]]:
         """Choose an allowed value of each slot, before which the rows stand, and feed it with the literal before the next one.
 
-        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1.
+        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1. Return the
+        tokens of the last values, which are not fed.
         """
-        texts = [""] * len(usage)
-        chosen: list[list[str]] = [[] for _ in usage]
-        probabilities: list[list[dict[str, float]]] = [[] for _ in usage]
-        winners: list[list[int]] = []
+        behind: list[list[int]] = []
         for literal, slot, following in slots:
             shared, values, ending = self.encoder.segment(literal, slot, following)
-            if winners:
-                rows.feed([ids + shared for ids in winners])
+            if behind:
+                rows.feed([ids + shared for ids in behind])
             odds = compete(rows, values)
-            best = (
-                draw(rows, odds.log(), self.temperature) if self.temperature else odds.argmax(dim=1)
-            ).tolist()
-            for row, (winner, chances) in enumerate(zip(best, odds.tolist())):
-                chosen[row].append(slot.values[winner])
-                probabilities[row].append(dict(zip(slot.values, chances)))
-                texts[row] += literal + slot.values[winner]
-                usage[row]["completion_tokens"] += len(shared) + len(values[winner])
-            winners = [values[winner][: len(values[winner]) - ending] for winner in best]
-        texts = [text + slots[-1][2] for text in texts]
-        return [
-            replace(answer, values=tuple(words)) if answer.values else answer
-            for answer, words in zip(map(Answer.of_odds, probabilities, usage, texts), chosen)
-        ]
+            chosen = odds.argmax(dim=1)
+            if self.temperature:
+                chosen = draw(rows, odds.log(), self.temperature)
+            behind = []
+            for reply, winner, chances in zip(replies, chosen.tolist(), odds.tolist()):
+                ids, value = values[winner], slot.values[winner]
+                behind.append(ids[: len(ids) - ending])
+                reply.values.append(value)
+                reply.odds.append(dict(zip(slot.values, chances)))
+                reply.text += literal + value
+                reply.tokens += len(shared) + len(ids)
+        for reply in replies:
+            reply.text += slots[-1][2]
+        return behind
 
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
@@ -417,27 +400,20 @@ class LocalChat(Chat):
         return lambda logits: draw(rows, logits, self.temperature, self.top_k)
 
     def _write(
-        self, rows: Rows, free: Free, usage: list[dict[str, int]], most: list[int]
+        self, rows: Rows, free: Free, replies: list["_Reply"], most: list[int]
     ) -> tuple[list[Written], list[int]]:
-        """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
+        """Let every row write a free text (see `write_free`), and count its tokens."""
+        ending = _Ending(free)
 
-        def stops(tokens: list[int], whole: bool) -> bool:
-            # Only a token that holds the stop, or begins with an end of it, can complete it.
-            if not free.stop or not final.search(self._piece(tokens[-1])):
+        def stops(tokens: list[int]) -> bool:
+            if not ending.may_end_with(self._piece(tokens[-1])):
                 return False
-            # A quote at the beginning may have been escaped by a token that is not shown.
-            before, text = (self._decode(part) for part in (tokens[:-1], tokens))
-            ahead = lead if whole else ""
-            return any(
-                match.end() > len(ahead + before) for match in pattern.finditer(ahead + text)
-            )
+            return ending.search(ending.lead + self._decode(tokens)) is not None
 
-        pattern, lead = _stop_pattern(free)
-        ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
-        final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
         written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
-        for text, count in zip(written, usage):
-            count["completion_tokens"] += len(text.tokens)
+        for reply, row in zip(replies, written):
+            reply.tokens += len(row.tokens)
+            reply.truncated = row.truncated
         return written, owner
 
     def _decode(self, tokens: list[int]) -> str:
@@ -447,16 +423,14 @@ class LocalChat(Chat):
 
     def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""
-        pattern, lead = _stop_pattern(free)
-        text = fed = lead + self._decode(written.tokens)
-        if written.pending is None:
-            within_escape = free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2
-            text += "\\" * within_escape
-        elif match := pattern.search(
-            whole := lead + self._decode([*written.tokens, written.pending])
-        ):
-            text = whole[: match.end() - len(free.stop)]
-        return text[len(lead) :], (text + literal)[len(fed) :]
+        ending = _Ending(free)
+        text = fed = ending.lead + self._decode(written.tokens)
+        if written.pending is not None:
+            whole = ending.lead + self._decode([*written.tokens, written.pending])
+            text = whole[: ending.search(whole)]
+        elif free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2:
+            text += "\\"  # else what follows would be escaped
+        return text[len(ending.lead) :], (text + literal)[len(fed) :]
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
@@ -479,22 +453,78 @@ class LocalChat(Chat):
     def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
         whole = [condition + target for condition, target in pairs]
         keep = max(len(target) for _, target in pairs) + 1
-        logits = self._rows(whole, [0] * len(pairs), Prefix()).start(whole, self.batch_tokens, keep)
+        rows = self._rows(whole, [0] * len(pairs), Prefix())
+        logits = rows.start(whole, self.batch_tokens, keep)
         means = []
-        for (_, target), read in zip(
-            pairs, logits
-        ):  # one by one: the full vocabulary in float32 is large
-            steps = read[-len(target) - 1 : -1].float()
-            chosen = steps.gather(1, torch.tensor(target, device=steps.device)[:, None]).squeeze(1)
+        # one by one: the full vocabulary in float32 is large
+        for (_, target), row in zip(pairs, logits):
+            steps = row[-len(target) - 1 : -1].float()
+            tokens = torch.tensor(target, device=steps.device)
+            chosen = steps.gather(1, tokens[:, None]).squeeze(1)
             means.append((chosen - steps.logsumexp(dim=1)).mean().item())
         return means
 
 
-def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
-    """Return the pattern that ends a free text, and what to put in front of the text: the line break that ends the prompt."""
-    pattern = (
-        re.compile(r'(?<!\\)(?:\\\\)*"')
-        if free.json_string
-        else re.compile(re.escape(free.stop), re.I)
-    )
-    return pattern, "\n" if free.stop.startswith("\n") else ""
+class _Asked(NamedTuple):
+    """A prompt with its tokens, and the most tokens of its free text."""
+
+    prompt: Prompt
+    ids: list[int]
+    most: int
+
+
+@dataclass
+class _Reply:
+    """What a model answers to a prompt, as far as it is written; `tokens` counts what it wrote and what it chose."""
+
+    prompt_tokens: int
+    text: str = ""
+    free: str | None = None
+    values: list[str] = field(default_factory=list)
+    odds: list[dict[str, float]] = field(default_factory=list)
+    tokens: int = 0
+    truncated: bool = False
+    is_finite: bool = True
+
+    def answer(self) -> Answer:
+        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.tokens}
+        chances = chain.from_iterable(odds.values() for odds in self.odds)
+        if not self.is_finite or any(map(math.isnan, chances)):
+            return Answer(error=NOT_FINITE, usage=usage)
+        if not self.values:
+            return Answer.of_text(self.text, truncated=self.truncated, usage=usage)
+        return Answer(
+            self.text,
+            tuple(self.values),
+            tuple(self.odds),
+            self.free,
+            truncated=self.truncated,
+            usage=usage,
+        )
+
+
+class _Ending:
+    """Where a free text ends: before its stop, in JSON before the quote that closes the string.
+
+    A text is searched with the `lead` before it: the line break that ends the prompt, which may be the stop's own.
+    """
+
+    def __init__(self, free: Free):
+        stop = free.stop
+        escaped = re.escape(stop)
+        before = r"(?<!\\)(?:\\\\)*" if free.json_string else ""
+        self.lead = "\n" if stop.startswith("\n") else ""
+        self._stop = re.compile(f"{before}(?P<stop>{escaped})", re.I)
+        # Only a token that holds the stop, or begins with an end of it, can complete it.
+        ends = [re.escape(stop[at:]) for at in range(1, len(stop))]
+        self._last = re.compile("|".join([escaped, *(rf"\A{end}" for end in ends)]), re.I)
+        self._is_known = bool(stop)
+
+    def may_end_with(self, piece: str) -> bool:
+        """Return whether a text may end with this token."""
+        return self._is_known and self._last.search(piece) is not None
+
+    def search(self, text: str) -> int | None:
+        """Return the place at which a text ends; None if it goes on."""
+        match = self._stop.search(text)
+        return match and match.start("stop")

@@ -169,7 +169,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], log: Log) -> None:
     own = slice(processes.rank, None, processes.count)
     for case in cases[own] if chat.batched else ():  # an endpoint's window is not known
         # A judge's rationale takes what the window leaves; an answer that is cut short would be judged as a worse one.
-        (tokens,) = chat.count_tokens([response_prompt(case, name)])
+        tokens = chat.count_tokens(response_prompt(case, name))
         excess = tokens + chat.max_new_tokens - chat.window
         if excess > 0:
             raise RecordError(
