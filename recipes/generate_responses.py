@@ -136,7 +136,7 @@ def generate(
         if processes.rank == 0:
             record_run(log.run_file, args, chat_args)
         answer_missing(chat, cases, log)
-    records, failures = answered(log, cases), list(getattr(chat, "failures", ()))
+    records, failures = answered(log, cases), chat.failures
     if processes.rank == 0:
         print(summary(name, list(records.values()), log.new))
     print_notes(chat.notes(), processes)

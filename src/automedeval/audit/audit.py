@@ -127,7 +127,7 @@ def audit_judge(
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "judge": {
             "name": judge.name, "rubric": judge.rubric_name, "settings": judge.fingerprint,
-            "checkpoint": getattr(judge.chat, "checkpoint", None), "unit": reader.unit,
+            "checkpoint": judge.chat and judge.chat.checkpoint, "unit": reader.unit,
         },
         "passes": passes(rows),
         "perturbations": rows,
@@ -182,7 +182,6 @@ def judge_all(
         judge_missing(judge, requests, len(requests), log, done, folder.name)
     verdicts = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in verdicts for request in requests):
-        failures = getattr(judge.chat, "failures", ())
-        last = f", the last: {failures[-1]}" if failures else ""
+        last = f", the last: {judge.failures[-1]}" if judge.failures else ""
         raise RecordError(f"{unanswered} not judged{last}; the same command tries them again")
     return {request.key: verdicts[request.key] for request in requests}

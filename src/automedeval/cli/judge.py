@@ -232,7 +232,7 @@ def main() -> None:
         **args.plan, **args.books(encoder_args, chat_args.device),
     )  # fmt: skip
     tell(processes, *references_note(judge, requests.cases))
-    args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
+    args.score_decoding = judge.score_decoding or args.score_decoding
     log = log_of_run(judge, output, requests, args, processes)
     if args.dry_run:
         log.join_parts()

@@ -9,7 +9,11 @@ from typing import Any
 from automedeval.evidence.run import Evidence, marked_numbers, reference_of
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import Answer, answer_fitting
+from automedeval.models.base import (
+    Results,
+    Wanted,
+    answer_fitting,
+)
 from automedeval.records import Case, Verdict, question_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
@@ -31,6 +35,7 @@ class BaseJudge(ABC):
         name, rubric_name: the `judge` and the `rubric` of the verdicts.
         wording, chat: the rubric as it was read, and the model; None where there is none.
         apart: whether each response is judged by itself, so that other responses do not change its score.
+        score_decoding: how scores are taken from what the model says; None where it says nothing.
         blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
     """
 
@@ -39,6 +44,7 @@ class BaseJudge(ABC):
     wording: Rubric | None = None
     chat: Any = None
     apart = False
+    score_decoding: str | None = None
     blind_to: Sequence[str] | None = None
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
@@ -85,22 +91,25 @@ class BaseJudge(ABC):
         """Return about how many prompt tokens the requests take."""
         return 0
 
+    @property
+    def failures(self) -> Sequence[str]:
+        """Why requests to an endpoint got no answer."""
+        return () if self.chat is None else self.chat.failures
+
     def overflow(self, prompts: Sequence[Any]) -> list[int]:
         """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
         return [0] * len(prompts) if self.chat is None else self.chat.overflow(prompts)
 
     @abstractmethod
-    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
         """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
 
     @abstractmethod
-    def verdict(
-        self, request: Request, answer: Any, notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: Any) -> Verdict:
         """Return the verdict that an answer gives, in the case's order of responses."""
 
     def judge(
-        self, requests: Sequence[Request], wanted: Sequence[bool] | None = None
+        self, requests: Sequence[Request], wanted: Wanted = None
     ) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
@@ -112,45 +121,44 @@ class BaseJudge(ABC):
             return
         prompts = [self.prompt(request) for request in requests]
         for index, answer in answer_fitting(prompts, wanted, self.overflow, self.answer):
-            names = ("failed", "overlong") if isinstance(answer, Answer) else ()
-            notes = {name: True for name in names if getattr(answer, name)}
-            yield index, self.verdict(requests[index], answer, notes)
+            verdict = self.verdict(requests[index], answer)
+            for note in ("failed", "overlong"):
+                if getattr(answer, note, False):
+                    verdict.extra[note] = True
+            yield index, verdict
 
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         """Return slot → the passages of books beside which the numbers of a response are compared; {} without books."""
         return {}
 
-    def record(
-        self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any
-    ) -> Verdict:
+    def record(self, request: Request, error: str | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
         case = request.case
-        checkpoint = getattr(self.chat, "checkpoint", None)
         made: dict[str, Any] = {
             "models": case.models,
             "case_digest": request.digest,
             "settings": self.fingerprint,
         }
-        made |= {"checkpoint": checkpoint} if checkpoint else {}
+        if self.chat is not None and self.chat.checkpoint:
+            made["checkpoint"] = self.chat.checkpoint
         if books := self.books_on(request):
             made["differs"] = _differing(case, books)
         rows = {case.row_of(index) for index in range(len(case.responses))}
         if rows != {None}:  # of a table
-            made |= {"question": question_text(case.question)}
-            made |= {"row": rows.pop()} if len(rows) == 1 else {}
-        if empty := [
-            case.models[index] for index in request.slots if case.responses[index].is_empty
-        ]:
-            made["empty"] = empty
+            made["question"] = question_text(case.question)
+            if len(rows) == 1:
+                made["row"] = rows.pop()
+        if request.empty:
+            made["empty"] = [case.models[index] for index in request.empty]
             if not request.checklist:
                 error, values = put_empty_lowest(request, self.wording, error, values)
         if self.blind_to is not None:
             made["blind_to"] = list(self.blind_to)
-        if left_out := getattr(self.chat, "left_out", None):
-            made["left_out"] = list(left_out)
+        if self.chat is not None and self.chat.left_out:
+            made["left_out"] = list(self.chat.left_out)
         return Verdict(
             case.id, *self.author, request.slots, request.pair, request.run, error is None, error,
-            extra=made | (notes or {}), **values,
+            extra=made, **values,
         )  # fmt: skip
 
 
@@ -174,16 +182,10 @@ class ApartJudge(BaseJudge):
     def plan(self, case: Case) -> list[Request]:
         return plan_apart(case)
 
-    def scored(
-        self,
-        request: Request,
-        values: Iterable[float],
-        error: str,
-        notes: dict[str, Any] | None = None,
-    ) -> Verdict:
+    def scored(self, request: Request, values: Iterable[float], error: str) -> Verdict:
         """Return the verdict of a number for each response that is shown; with the error if none of them is finite."""
         finite = [round(float(value), 6) if math.isfinite(value) else None for value in values]
         if all(value is None for value in finite):
-            return self.record(request, error, notes, expected_scores=None)
+            return self.record(request, error, expected_scores=None)
         expected = by_response(finite, request.slots, len(request.case.responses))
-        return self.record(request, None, notes, expected_scores=expected)
+        return self.record(request, None, expected_scores=expected)

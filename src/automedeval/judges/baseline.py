@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -68,13 +67,11 @@ class BaselineJudge(ApartJudge):
         by_case = np.split(scores, ends[:-1])
         return ((index, by_case[index]) for index, want in enumerate(wanted) if want)
 
-    def verdict(
-        self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: np.ndarray) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""
         text = "reference" if self.baseline in READ_REFERENCE else "question"
         missing = text == "reference" and request.case.reference is None
         error = (
             "the case has no reference" if missing else f"the {text} or every response has no words"
         )
-        return self.scored(request, answer[list(request.slots)], error, notes)
+        return self.scored(request, answer[list(request.slots)], error)

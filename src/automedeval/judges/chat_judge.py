@@ -11,7 +11,13 @@ from automedeval.evidence.run import Evidence
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
-from automedeval.models.base import Answer, Chat, Dialogue, Prompt
+from automedeval.models.base import (
+    Answer,
+    Chat,
+    Dialogue,
+    Prompt,
+    Results,
+)
 from automedeval.models.questions import Question, read_questions
 from automedeval.records import Case, Verdict, digest, question_text
 from automedeval.records.text import readable
@@ -103,7 +109,7 @@ class Judge(BaseJudge):
             rendered = self.prompt(request)
             prompts += rendered if isinstance(rendered, list) else [rendered]
         if self.asks:  # the longest questions that may follow each
-            longest = Answer("x" * getattr(self.chat, "max_new_tokens", 0))
+            longest = Answer("x" * self.chat.max_new_tokens)
             prompts += [
                 asked for prompt in prompts for _, asked in self._questions(prompt, longest)
             ]
@@ -119,7 +125,7 @@ class Judge(BaseJudge):
                 question.prompt({"slot": slot.name, "options": ", ".join(slot.values)}, before),
             )
 
-    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
         if not self.asks:
             return self.chat.answer(prompts, wanted)
         chat: Any = self.chat  # an endpoint's
@@ -199,41 +205,41 @@ class Judge(BaseJudge):
             for slot in request.slots
         }
 
-    def record(
-        self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any
-    ) -> Verdict:
-        knowledge = {"knowledge": self.knowledge(request)} if self.search else {}
-        return super().record(request, error, knowledge | (notes or {}), **values)
+    def record(self, request: Request, error: str | None, **values: Any) -> Verdict:
+        verdict = super().record(request, error, **values)
+        if self.search:
+            verdict.extra["knowledge"] = self.knowledge(request)
+        return verdict
 
-    def verdict(
-        self, request: Request, answer: Answer, notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: Answer) -> Verdict:
         slots, case = request.slots, request.case
         reading = read_answer(answer, self.wording, len(slots))
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
-        extra = (notes or {}) | ({"truncated": True} if answer.truncated else {})
-        if answer.probabilities:
-            extra["probabilities"] = [
-                {word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities
-            ]
         count = len(case.responses)
         if reading.scores:
             values["scores"] = by_response(reading.scores, slots, count)
             if means := _expected(answer.probabilities, reading):
                 values["expected_scores"] = by_response(means, slots, count)
         if reading.criterion_scores:
-            by_name = {
+            values["criterion_scores"] = {
                 name: list(by_response(scores, slots, count))
                 for name, scores in reading.criterion_scores.items()
             }
-            values["criterion_scores"] = by_name
         if reading.choices:
             names = {} if self.wording.in_words else choice_names(case.models, slots)
             values["choices"] = {
                 name: names.get(choice, choice) for name, choice in reading.choices.items()
             }
         values |= {"rationale": reading.rationale, "usage": answer.usage, "raw": answer.text}
-        return self.record(request, reading.error, extra, **values)
+        verdict = self.record(request, reading.error, **values)
+        if answer.truncated:
+            verdict.extra["truncated"] = True
+        if answer.probabilities:
+            verdict.extra["probabilities"] = [
+                {word: round(chance, 5) for word, chance in odds.items()}
+                for odds in answer.probabilities
+            ]
+        return verdict
 
 
 def _expected(

@@ -8,7 +8,13 @@ from typing import Any
 
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer, Prompt, answer_groups
+from automedeval.models.base import (
+    Answer,
+    Prompt,
+    Results,
+    Wanted,
+    answer_groups,
+)
 from automedeval.records import Verdict, digest
 from automedeval.rubrics.rubric import READINGS
 from automedeval.stats.checklist import checklist_score
@@ -26,39 +32,36 @@ class ChecklistJudge(Judge):
         return digest([super().fingerprint, 1])  # the number of criteria in a prompt
 
     def judge(
-        self, requests: Sequence[Request], wanted: Sequence[bool] | None = None
+        self, requests: Sequence[Request], wanted: Wanted = None
     ) -> Iterator[tuple[int, Verdict]]:
         wanted = [True] * len(requests) if wanted is None else wanted
-        empty = [request.case.responses[request.slots[0]].is_empty for request in requests]
-        for index, want in enumerate(wanted):
-            if want and empty[index]:
-                count = len(requests[index].case.criteria)
-                yield index, self._checklist(requests[index], [False] * count, [0.0] * count)
-        yield from super().judge(requests, [want and not gone for want, gone in zip(wanted, empty)])
+        asked = []
+        for index, (request, want) in enumerate(zip(requests, wanted)):
+            asked.append(want and not request.empty)
+            if want and request.empty:
+                count = len(request.case.criteria)
+                yield index, self._checklist(request, [False] * count, [0.0] * count)
+        yield from super().judge(requests, asked)
 
     def _checklist(
         self,
         request: Request,
         met: Sequence[bool | None],
         chances: Sequence[float | None],
-        notes: dict[str, Any] | None = None,
-        error: str | None = None,
         **values: Any,
     ) -> Verdict:
         """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
 
-        `met` and `chances` are None where a criterion could not be read; `error` says why, where none could be.
+        `met` and `chances` are None where a criterion could not be read.
         """
-        if all(is_met is None for is_met in met):
-            return self.record(request, error or "no criterion could be read", notes, **values)
         points = [criterion.points for criterion in request.case.criteria]
-        score = checklist_score(points, met)._asdict()
-        rounded = [None if chance is None else round(chance, 5) for chance in chances]
-        checklist = {"met": list(met), "met_probabilities": rounded}
-        checklist |= {
-            name: None if value is None else round(value, 6) for name, value in score.items()
+        checklist: dict[str, Any] = {
+            "met": list(met),
+            "met_probabilities": [_rounded(chance, 5) for chance in chances],
         }
-        return self.record(request, None, notes, checklist=checklist, **values)
+        for name, score in checklist_score(points, met)._asdict().items():
+            checklist[name] = _rounded(score, 6)
+        return self.record(request, None, checklist=checklist, **values)
 
     def prompt(self, request: Request) -> list[Prompt]:
         """Return the prompts of one response, one for each criterion."""
@@ -70,45 +73,48 @@ class ChecklistJudge(Judge):
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(group)) for group in prompts]
 
-    def answer(
-        self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, Any]]:
+    def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Results:
         """Yield (index, answers in the order of its prompts) of each wanted response; one that failed stands for all."""
         for index, group in answer_groups(prompts, wanted, super().answer, self.chat.batched):
             yield index, next((reply for reply in group if reply.failed), group)
 
-    def verdict(
-        self,
-        request: Request,
-        answer: Sequence[Answer] | Answer,
-        notes: dict[str, Any] | None = None,
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: Sequence[Answer] | Answer) -> Verdict:
         """Return the verdict of the answers to the prompts of a response; it is invalid if no criterion could be read."""
         if isinstance(answer, Answer):
-            return self.record(request, answer.error, notes)
+            return self.record(request, answer.error)
         met: list[bool | None] = []
         chances: list[float | None] = []
-        readings = []
-        for reply, criterion in zip(answer, request.case.criteria, strict=True):
-            readings.append(reading := read_answer(reply, self.wording.about([criterion]), 1))
-            met += [choice == READINGS[0] for choice in (reading.choices or {}).values()] or [None]
-            odds = reply.probabilities if reading.valid else None
-            chances.append(odds[0][self.wording.choices[READINGS[0]]] if odds else None)
-        errors = [reading.error for reading in readings if not reading.valid]
-        extra = (notes or {}) | (
-            {"truncated": True} if any(reply.truncated for reply in answer) else {}
-        )
-        extra |= {"unread": errors} if errors else {}
-        rationale = (
-            "\n".join(
-                reading.rationale for reading in readings if reading.valid and reading.rationale
-            )
-            or None
-        )
+        errors, rationales = [], []
         usage: Counter[str] = Counter()
-        for reply in answer:
+        for reply, criterion in zip(answer, request.case.criteria, strict=True):
             usage.update(reply.usage and {"requests": 1} | reply.usage)
-        return self._checklist(
-            request, met, chances, extra, errors[0] if errors else None,
-            rationale=rationale, usage=dict(usage), raw="\n".join(reply.text for reply in answer),
-        )  # fmt: skip
+            reading = read_answer(reply, self.wording.about([criterion]), 1)
+            is_met = chance = None
+            if not reading.valid:
+                errors.append(reading.error)
+            else:
+                (choice,) = (reading.choices or {}).values()
+                is_met = choice == READINGS[0]
+                rationales.append(reading.rationale)
+                if reply.probabilities:
+                    chance = reply.probabilities[0][self.wording.choices[READINGS[0]]]
+            met.append(is_met)
+            chances.append(chance)
+        said: dict[str, Any] = {
+            "rationale": "\n".join(filter(None, rationales)) or None,
+            "usage": dict(usage),
+            "raw": "\n".join(reply.text for reply in answer),
+        }
+        if len(errors) == len(met):
+            verdict = self.record(request, errors[0], **said)
+        else:
+            verdict = self._checklist(request, met, chances, **said)
+        if any(reply.truncated for reply in answer):
+            verdict.extra["truncated"] = True
+        if errors:
+            verdict.extra["unread"] = errors
+        return verdict
+
+
+def _rounded(number: float | None, digits: int) -> float | None:
+    return None if number is None else round(number, digits)

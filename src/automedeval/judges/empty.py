@@ -22,53 +22,45 @@ def put_empty_lowest(
     a choice names the worse response: an empty one does no harm. A verdict that cannot be read stays invalid, unless all of
     its responses are empty.
     """
-    count = len(request.case.responses)
-    empty = [index for index in request.slots if request.case.responses[index].is_empty]
-    answered = [index for index in request.slots if index not in empty]
+    answered = [index for index in request.slots if index not in request.empty]
     low = rubric.scale[0] if rubric is not None and rubric.scale is not None else None
+    values = dict(values)
     if not answered and rubric is not None:
         if low is None:
-            return None, values | {
-                "choices": {criterion.name: criterion.neutral for criterion in rubric.criteria}
-            }
-        names = [name for name in KINDS if name in values]
-        # Whether a judge of whole scores gives expected ones too is told by its answer alone.
-        names = names[:1] + [name for name in names[1:] if values[name] is not None]
-        values = values | {name: [None] * count for name in names}
-        if rubric.scores_criteria:
-            values["criterion_scores"] = {
-                criterion.name: [None] * count for criterion in rubric.criteria
-            }
+            choices = {criterion.name: criterion.neutral for criterion in rubric.criteria}
+            return None, values | {"choices": choices}
+        values |= _unscored(rubric, values, len(request.case.responses))
     elif error is not None or not answered:
         return error, values
-    values = dict(values)
+
+    def lowered(scores: Sequence[float | None], kind: type = int) -> tuple:
+        found = list(scores)
+        for index in request.empty:
+            known = [scores[slot] for slot in (*answered, index) if scores[slot] is not None]
+            found[index] = min(known, default=None) if low is None else kind(low)
+        return tuple(found)
+
     for name, kind in KINDS.items():
         if values.get(name) is not None:
-            values[name] = _lowered(
-                values[name], empty, answered, None if low is None else kind(low)
-            )
-    if by_criterion := values.get("criterion_scores"):
-        lowered = {
-            name: list(_lowered(scores, empty, answered, low))
-            for name, scores in by_criterion.items()
+            values[name] = lowered(values[name], kind)
+    by_criterion = values.get("criterion_scores")
+    if by_criterion:
+        values["criterion_scores"] = {
+            name: list(lowered(scores)) for name, scores in by_criterion.items()
         }
-        values["criterion_scores"] = lowered
     if values.get("choices") and rubric is not None:
-        better = rubric.better
-        chosen = dict.fromkeys(better & {*values["choices"]}, request.case.models[answered[0]])
-        values["choices"] = values["choices"] | chosen
+        better = rubric.better & values["choices"].keys()
+        values["choices"] |= dict.fromkeys(better, request.case.models[answered[0]])
     return None, values
 
 
-def _lowered(
-    scores: Sequence[float | None], empty: list[int], answered: list[int], low: float | None
-) -> tuple:
-    """Return the scores of a case's responses with those of the empty ones at `low`; None: at most the lowest of the others."""
-    lows: dict[int, float | None] = dict.fromkeys(empty, low)
-    if low is None:
-        for index in empty:
-            lows[index] = min(
-                (score for slot in [*answered, index] if (score := scores[slot]) is not None),
-                default=None,
-            )
-    return tuple(lows.get(index, value) for index, value in enumerate(scores))
+def _unscored(rubric: Rubric, values: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return lists of scores for so many responses, none of which was answered, under the names that the judge gives."""
+    # Whether a judge of whole scores gives expected ones too is told by its answer alone.
+    given = [name for name in KINDS if values.get(name) is not None]
+    first = [name for name in KINDS if name in values][:1]
+    scores: dict[str, Any] = {name: [None] * count for name in given or first}
+    if rubric.scores_criteria:
+        names = [criterion.name for criterion in rubric.criteria]
+        scores["criterion_scores"] = {name: [None] * count for name in names}
+    return scores

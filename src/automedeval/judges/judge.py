@@ -29,7 +29,77 @@ CRITERIA = (
 )
 _PLAN = ("orders", "seed", "runs", "baseline")  # the options of `plan_requests`
 VARIABLE = "AUTOMEDEVAL_JUDGE"
-LANGUAGE_MODELS = ("checkpoint", "openai")
+
+
+@dataclass
+class _Order:
+    """What `load_judge` is asked for: its arguments, with the model's name without the kind."""
+
+    spec: str
+    model: str
+    rubric: Rubric
+    chat: ChatArguments
+    seed: int
+    cases: Iterable[Case] | None
+    encoder: EncoderArguments
+    options: dict[str, Any]
+
+    @property
+    def name(self) -> str | None:
+        return self.options.get("name")
+
+
+def _language_model(order: _Order) -> BaseJudge:
+    chat = order.chat.load(order.spec, order.seed)
+    options = order.options | ({} if chat.writes else {"rationale": False})
+    judge = ChecklistJudge if order.rubric.mode == "checklist" else Judge
+    return judge(chat, order.rubric, seed=order.seed, **options)
+
+
+def _small(order: _Order) -> BaseJudge:
+    folder = Path(order.model) if order.model else SMALL
+    given = {name: order.options[name] for name in ("search", "store") if name in order.options}
+    device = order.chat.device
+    return load_small_judge(folder, order.rubric, order.encoder, device, name=order.name, **given)
+
+
+def _likelihood(order: _Order) -> BaseJudge:
+    return LikelihoodJudge(order.chat.load(order.model, order.seed), name=order.name)
+
+
+def _baseline(order: _Order) -> BaseJudge:
+    collection = None if order.cases is None else Collection.of(order.cases)
+    network = order.encoder.load(order.chat.device) if order.model in EMBEDDINGS else None
+    return BaselineJudge(order.model, collection, encoder=network, name=order.name)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How judges of a kind are loaded, and what they can do.
+
+    `reads_rubrics`: any rubric, in every order and as often as wanted; else each response is seen once, by itself.
+    `reads_books`: passages of a store. `needs_scale`: its rubric must have one.
+    """
+
+    load: Callable[[_Order], BaseJudge]
+    reads_rubrics: bool = False
+    reads_books: bool = False
+    needs_scale: bool = False
+
+
+# By the kind in a judge's name, see `parse_model`.
+KINDS = {
+    "checkpoint": Kind(_language_model, reads_rubrics=True, reads_books=True),
+    "openai": Kind(_language_model, reads_rubrics=True, reads_books=True),
+    "small": Kind(_small, reads_books=True, needs_scale=True),
+    "likelihood": Kind(_likelihood),
+    "baseline": Kind(_baseline),
+}
+
+
+def kind_of(spec: str) -> Kind:
+    """Return the kind of the judge of a name; what is none, as a recording, is looked for as a checkpoint."""
+    return KINDS.get(parse_model(spec)[0], KINDS["checkpoint"])
 
 
 def load_judge(
@@ -63,31 +133,13 @@ def load_judge(
     """
     if unknown := options.keys() - {argument.name for argument in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
-    rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
-    planner(
-        spec, rubric or read_rubric(PACKAGED), **options
-    )  # faults of the options before a download
     rubric = judge_rubric(spec, rubric)
     planner(spec, rubric, **options)
-    kind, model = parse_model(spec)
-    name = options.get("name")
-    books = {name: options[name] for name in ("search", "store") if name in options}
     chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**(chat or {}))
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
-    if kind == "baseline":
-        network = encoder.load(chat.device) if model in EMBEDDINGS else None
-        return BaselineJudge(
-            model, None if cases is None else Collection.of(cases), encoder=network, name=name
-        )
-    if kind == "small":
-        folder = Path(model) if model else SMALL
-        return load_small_judge(folder, rubric, encoder, chat.device, name=name, **books)
-    if kind == "likelihood":
-        return LikelihoodJudge(chat.load(model, seed), name=name)
-    loaded = chat.load(spec, seed)
-    options |= {} if loaded.writes else {"rationale": False}
-    return (ChecklistJudge if rubric.mode == "checklist" else Judge)(
-        loaded, rubric, seed=seed, **options
+    model = parse_model(spec)[1]
+    return kind_of(spec).load(
+        _Order(spec, model, rubric, chat, seed, cases, encoder, options),
     )
 
 
@@ -103,27 +155,26 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:
     """Return the `plan` of the judge that `load_judge` would make, without its model; RecordError: it cannot do the options."""
-    kind = parse_model(spec)[0]
+    kind = kind_of(spec)
     plan = {name: value for name, value in options.items() if name in _PLAN}
     one_order = plan.get("orders", "1") == "1" and not plan.get("baseline")
-    if rubric.mode == "checklist":
-        if not one_order:
-            raise RecordError(
-                "a checklist shows each response by itself: no --orders and no --baseline"
-            )
-        if kind not in LANGUAGE_MODELS:
-            raise RecordError(
-                f"--rubric {rubric.id}: --judge {spec} reads no criteria; a language model does, by {CRITERIA}"
-            )
-    if options.get("search") and kind not in (*LANGUAGE_MODELS, "small"):
+    if rubric.mode == "checklist" and not one_order:
+        raise RecordError(
+            "a checklist shows each response by itself: no --orders and no --baseline"
+        )
+    if options.get("search") and not kind.reads_books:
         raise RecordError(f"--judge {spec}: reads no books with this rubric: no --evidence")
-    if kind in LANGUAGE_MODELS:
+    if kind.reads_rubrics:
         return partial(plan_requests, rubric=rubric, **plan)
+    if rubric.mode == "checklist":
+        raise RecordError(
+            f"--rubric {rubric.id}: --judge {spec} reads no criteria; a language model does, by {CRITERIA}"
+        )
     if not one_order or plan.get("runs", 1) > 1:
         raise RecordError(
             f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline"
         )
-    if kind == "small" and not rubric.scale:
+    if kind.needs_scale and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")
     return plan_apart
 

@@ -53,10 +53,8 @@ class LikelihoodJudge(ApartJudge):
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
         return answer_groups(prompts, wanted, self.chat.likelihoods)
 
-    def verdict(
-        self, request: Request, answer: list[float] | Answer, notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: list[float] | Answer) -> Verdict:
         """Return the verdict of log-probabilities in the order of `prompt`; an `Answer` with an error makes it invalid."""
         if isinstance(answer, Answer):
-            return self.record(request, answer.error, notes, expected_scores=None)
-        return self.scored(request, answer, "no likelihood is finite", notes)
+            return self.record(request, answer.error, expected_scores=None)
+        return self.scored(request, answer, "no likelihood is finite")

@@ -38,6 +38,11 @@ class Request:
         return (self.case.id, self.slots, self.pair, self.run)
 
     @property
+    def empty(self) -> list[int]:
+        """Return the indices of the empty responses among those that are shown."""
+        return [index for index in self.slots if self.case.responses[index].is_empty]
+
+    @property
     def digest(self) -> str:
         """Return the digest of the case as in its file, with its criteria where they are shown."""
         case = self.original or self.case

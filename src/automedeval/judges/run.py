@@ -3,16 +3,16 @@
 import itertools
 import json
 import shlex
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from automedeval.judges.base import BaseJudge, windows_of
+from automedeval.judges.chat_judge import Judge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
-from automedeval.models.completions import Unanswered, batch_answers
+from automedeval.models.completions import batch_answers
 from automedeval.records import RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
@@ -34,17 +34,20 @@ def verdict_log(
     return Log(file, Verdict, judge.author, settings, processes, renewed, alike, again)
 
 
-def shorter_settings(judge: Any, folder: Path) -> list[str]:
+def shorter_settings(judge: BaseJudge, folder: Path) -> list[str]:
     """Return a judge's settings with the smaller limits of earlier runs; RecordError without one, and of other judges."""
-    if not hasattr(judge, "score_decoding"):
+    if not isinstance(judge, Judge):
         raise RecordError(f"--again cut: {judge.name} writes no text, which could be cut off")
     runs = map(run_arguments, folder.glob("run-*.json"))
-    limits = {run.get("max_new_tokens", 0) for run in runs}
-    shorter = [limit for limit in limits if limit < judge.chat.max_new_tokens]
+    chat: Any = judge.chat
+    shorter = []
+    for limit in {run.get("max_new_tokens", 0) for run in runs}:
+        if limit < chat.max_new_tokens:
+            earlier = replace(judge, chat=replace(chat, max_new_tokens=limit))
+            shorter.append(earlier.fingerprint)
     if not shorter:
         raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
-    chats = [replace(judge.chat, max_new_tokens=limit) for limit in shorter]
-    return [replace(judge, chat=chat).fingerprint for chat in chats]
+    return shorter
 
 
 def judge_missing(
@@ -84,12 +87,12 @@ def judge_by_file(
 
     FILE.answers.jsonl beside FILE.jsonl has the answers, in the layout of OpenAI's batches and `vllm run-batch`. A request that
     several verdicts need is written once. Return what is to be done next, None if no request is left; RecordError if a line of
-    the answers is none, or says that the requests have a wrong parameter.
+    the answers is none, or none says an answer.
     """
     answers = file.with_suffix(".answers.jsonl")
     answered = dict(batch_answers(answers)) if answers.exists() else {}
     written: set[str] = set()
-    failed: list[Unanswered] = []
+    problems: list[str] = []
     with file.open("w", encoding="utf-8", newline="\n") as stream:
 
         def verdicts() -> Iterator[Verdict]:
@@ -101,8 +104,8 @@ def judge_by_file(
                 if isinstance(reply, Answer):
                     yield judge.verdict(request, judge.chat.whole(prompt, reply))
                 elif name not in written:
-                    if reply:
-                        failed.append(reply)
+                    if reply is not None:
+                        problems.append(reply)
                     line = {
                         "custom_id": name,
                         "method": "POST",
@@ -113,39 +116,27 @@ def judge_by_file(
                     written.add(name)
 
         log.fill(verdicts(), missing)
-    refuse_parameters(failed)
+    if problems and len(problems) == len(answered):
+        raise RecordError(f"{answers}: no request was answered; the first, {problems[0]}")
     if not written:
         return None
     source, target, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
-    return failures_note(failed) + (
+    note = (
+        f"{len(problems)} requests were not answered; the first, {problems[0]}\n"
+        if problems
+        else ""
+    )
+    return note + (
         f"{len(written)} requests to answer in {file}: vllm run-batch -i {source} -o {target} --model MODEL "
         f"--served-model-name {model}; then the same command"
     )
 
 
-def refuse_parameters(failed: Iterable[Unanswered]) -> None:
-    """Raise RecordError if an endpoint refuses a parameter, which every request has."""
-    for request in failed:
-        if request.parameter:
-            refused = f"the endpoint refuses {request.parameter}: {request.words}"
-            raise RecordError(f"{request.place}: {refused}")
-
-
-def failures_note(failed: Sequence[Unanswered]) -> str:
-    """Return a line on the requests that a batch did not answer, by kind; "" if there are none."""
-    if not failed:
-        return ""
-    kinds = Counter(request.kind for request in failed)
-    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    first = f"{failed[0].place}: {failed[0].words}"
-    return f"{len(failed)} requests were not answered ({counts}); the first, {first}\n"
-
-
 def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:
     """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid."""
-    if failures := getattr(judge.chat, "failures", ()):
+    if judge.failures:
         raise RecordError(
-            f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again"
+            f"{len(judge.failures)} not judged, the last: {judge.failures[-1]}; the same command tries them again"
         )
     if verdicts and not any(verdict.valid for verdict in verdicts):
         raise RecordError(f"{file}: no verdict is valid, so that there is nothing to report")

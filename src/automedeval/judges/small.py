@@ -157,9 +157,7 @@ class SmallJudge(ApartJudge):
         responses = request.case.responses
         return {slot: passages_beside(responses[slot].text, self.search) for slot in request.slots}
 
-    def verdict(
-        self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None
-    ) -> Verdict:
+    def verdict(self, request: Request, answer: np.ndarray) -> Verdict:
         """Return the verdict of the features of a case; it is invalid if no response could be read, and none is empty."""
         (low, high), shares = self._scale, shares_by(self.scales, answer)
         scores = [
@@ -167,20 +165,17 @@ class SmallJudge(ApartJudge):
             for share in shares.tolist()
         ]
         expected = by_response(scores, request.slots, len(request.case.responses))
-        empty = any(request.case.responses[slot].is_empty for slot in request.slots)
         if not self.encoder.reads([newest(request.case.question)])[0]:
-            return self.record(request, "the question cannot be read", notes, expected_scores=None)
-        if np.isnan(shares).all() and not empty:
-            return self.record(request, "no response can be read", notes, expected_scores=None)
-        beside = (
-            "reference" in self.scales
-            and not np.isnan(answer[:, FEATURES.index("reference")]).all()
-        )
-        added = ({"reads_reference": True} if beside else {}) | {"composed": True}
-        case = shown(request)
-        verdict = self.record(request, None, added | (notes or {}), expected_scores=expected)
+            return self.record(request, "the question cannot be read", expected_scores=None)
+        if np.isnan(shares).all() and not request.empty:
+            return self.record(request, "no response can be read", expected_scores=None)
+        verdict = self.record(request, None, expected_scores=expected)
+        likeness = answer[:, FEATURES.index("reference")]
+        if "reference" in self.scales and not np.isnan(likeness).all():
+            verdict.extra["reads_reference"] = True
+        verdict.extra["composed"] = True
         final = [(verdict.expected_scores or expected)[slot] for slot in request.slots]
-        return replace(verdict, rationale=compose(case, answer, final, (low, high)))
+        return replace(verdict, rationale=compose(shown(request), answer, final, (low, high)))
 
 
 def shown(request: Request) -> Case:

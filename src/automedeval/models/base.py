@@ -34,6 +34,8 @@ Part = str | Free | Slot
 Field = tuple[str, Slot, str]  # a slot with the literal before it and the literal after it
 Tokens = tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...]
 Messages = list[dict[str, str]]
+Wanted = Sequence[bool] | None  # which of some prompts are to be answered; None: all
+Results = Iterator[tuple[int, Any]]  # in any order, each with the index of what it answers
 
 
 class Layout(NamedTuple):
@@ -144,6 +146,7 @@ class Answer:
         return cls(text, likeliest, tuple(odds), usage=usage)
 
 
+Answers = Iterator[tuple[int, Answer]]  # as `Results`
 # Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]
 
@@ -180,8 +183,8 @@ class Chat(ABC):
     writes = True
     checkpoint: str | None = None
     max_new_tokens = 0
-    left_out: list[str] = []
-    failures: list[str] = []
+    left_out: Sequence[str] = ()
+    failures: Sequence[str] = ()
     _fingerprint: str
 
     @property
@@ -211,9 +214,7 @@ class Chat(ABC):
         )
 
     @abstractmethod
-    def answer(
-        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
-    ) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
         """Yield (index, answer) for the wanted prompts (None: all), in any order."""
 
 
@@ -222,7 +223,7 @@ def answer_fitting(
     wanted: Sequence[bool],
     overflow: Callable[[Sequence[Any]], Sequence[int]],
     answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
-) -> Iterator[tuple[int, Any]]:
+) -> Results:
     """Yield (index, answer) of the wanted prompts, an error of one that exceeds the context window, as `overflow` counts it."""
     fitting = []
     for index, over in enumerate(overflow(prompts)):

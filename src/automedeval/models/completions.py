@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from automedeval.models.base import Answer, Tokens
 from automedeval.records import RecordError, parse_json, read_lines
@@ -43,9 +43,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if not completion.get("choices"):
         raise ValueError("it has no choices")
     choice = completion["choices"][0]
-    reason, message = choice.get("finish_reason"), choice.get("message") or {}
-    if "text" in choice and not message:
-        raise ValueError("it is a completion of a text, and no message of a chat")
+    reason, message = choice.get("finish_reason"), choice["message"]
     counts = completion.get("usage") or {}
     usage = _usage(counts)
     content = message.get("content") or message.get("refusal") or ""
@@ -67,20 +65,10 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     answer = Answer.of_text(content, tokens=tokens, truncated=cut, usage=usage)
     if answer.text.strip() or answer.error:
         return answer
-    # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
-    details = counts.get("completion_tokens_details") or {}
-    thoughts = (
-        content,
-        message.get("reasoning_content"),
-        message.get("reasoning"),
-        details.get("reasoning_tokens"),
-    )
-    why = f" (finish_reason {reason})"
-    if any(thoughts) or cut:
-        spent = details.get("reasoning_tokens") or usage.get("completion_tokens") or "all"
-        why = f": {spent} tokens were spent on thinking"
-    why += "; a larger --max_new_tokens may leave room for an answer" if cut else ""
-    return Answer(error=f"the answer is empty{why}", truncated=cut, usage=usage, refused=True)
+    why = f"the answer is empty (finish_reason {reason})"
+    if cut:
+        why += "; a larger --max_new_tokens may leave room for an answer behind the thoughts"
+    return Answer(error=why, truncated=cut, usage=usage, refused=True)
 
 
 def _usage(counts: Mapping[str, Any]) -> dict[str, int]:
@@ -118,51 +106,34 @@ def _token_bytes(token: Mapping[str, Any]) -> bytes:
     return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
 
 
-class Unanswered(NamedTuple):
-    """Why a request of a batch has no answer: the line, the kind of error, its words, and the parameter that it refuses."""
-
-    place: str
-    kind: str
-    words: str
-    parameter: str | None
-
-
-def batch_answers(path: Path) -> Iterator[tuple[str, Answer | Unanswered]]:
-    """Yield (custom id, answer) of each line of a batch's answers; RecordError if it is none."""
+def batch_answers(path: Path) -> Iterator[tuple[str, Answer | str]]:
+    """Yield (custom id, answer) of each line of a batch's answers, or why it has none; RecordError: it is none."""
     for place, record in read_lines(path):
         if not isinstance(record.get("custom_id"), str):
             raise RecordError(f"{place}: not an answer of a batch: no custom_id")
-        yield record["custom_id"], _batch_answer(place, record)
+        answer = _batch_answer(record)
+        if isinstance(answer, str):
+            answer = f"{place}: {answer}"
+        yield record["custom_id"], answer
 
 
-def _batch_answer(place: str, record: Mapping[str, Any]) -> Answer | Unanswered:
-    response = _mapping(record.get("response"))
-    body, status = response.get("body"), response.get("status_code", 200)
-    problem = record.get("error") or _mapping(body).get("error")
-    if not problem and status == 200:
-        try:
-            return answer_from_completion(body or {})
-        except UNREADABLE as error:
-            return Unanswered(place, "unreadable", endpoint_words(body) or str(error), None)
-    details = _mapping(problem or body)
-    words = endpoint_words(problem or body)
-    if answer := refusal(details.get("code"), words):
-        return answer
-    kind = str(status if status != 200 else details.get("code") or "error")
-    parameter = _parameter(details, words) if status in REFUSED else None
-    return Unanswered(place, kind, words, parameter)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _parameter(details: Mapping[str, Any], words: str) -> str | None:
-    """Return the parameter that an error refuses; None if it refuses the prompt, or names none."""
-    name = details.get("param")
-    if isinstance(name, str):
-        return None if name.startswith(("messages", "prompt")) else name
-    return refused_parameter(None, words, OPTIONAL)
+def _batch_answer(record: Mapping[str, Any]) -> Answer | str:
+    response = record.get("response")
+    body, status = response, None
+    if isinstance(response, Mapping):
+        body, status = response.get("body"), response.get("status_code", 200)
+    try:
+        if record.get("error"):
+            raise ValueError(record["error"])
+        if status != 200:
+            raise ValueError(status)
+        return answer_from_completion(body)
+    except UNREADABLE:
+        problem = record.get("error") or body
+    words = endpoint_words(problem) or "the answer cannot be read"
+    details = problem.get("error", problem) if isinstance(problem, Mapping) else None
+    code = details.get("code") if isinstance(details, Mapping) else None
+    return refusal(code, words) or words
 
 
 def refusal(code: Any, message: str) -> Answer | None:

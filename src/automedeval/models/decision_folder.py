@@ -16,7 +16,14 @@ from transformers import AutoConfig
 from transformers.decision import DecisionConfig, label_token_ids
 from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 
-from automedeval.models.base import Answer, Prompt, Slot, answer_groups
+from automedeval.models.base import (
+    Answer,
+    Answers,
+    Prompt,
+    Slot,
+    Wanted,
+    answer_groups,
+)
 from automedeval.models.checkpoints import DECISION
 from automedeval.models.local import LocalChat
 from automedeval.models.questions import NO_STATE, instructions
@@ -80,9 +87,7 @@ class LocalDecisions(LocalChat):
             return super().overflow(prompts)
         return [max(len(ids) for ids, _ in self._asked(prompt)) - self.window for prompt in prompts]
 
-    def answer(
-        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
-    ) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
         if not any(prompt.slots for prompt in prompts):
             yield from super().answer(prompts, wanted)
             return

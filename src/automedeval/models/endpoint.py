@@ -22,7 +22,15 @@ from urllib.parse import parse_qsl, urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import Answer, Chat, Dialogue, Prompt, lead
+from automedeval.models.base import (
+    Answer,
+    Answers,
+    Chat,
+    Dialogue,
+    Prompt,
+    Wanted,
+    lead,
+)
 from automedeval.models.completions import (
     OPTIONAL,
     REFUSED,
@@ -186,9 +194,7 @@ class OpenAIChat(Chat):
             body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         return {name: value for name, value in body.items() if name not in left_out}
 
-    def answer(
-        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
-    ) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
         """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does."""
 
         def single(prompt: Prompt) -> Dialogue:

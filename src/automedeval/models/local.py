@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, cached_property, partial
 from itertools import chain, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from transformers import AutoConfig
@@ -23,12 +23,15 @@ from transformers import AutoConfig
 from automedeval.models.base import (
     NOT_FINITE,
     Answer,
+    Answers,
     Chat,
     Field,
     Free,
     Layout,
     Prompt,
+    Results,
     Slot,
+    Wanted,
     answer_layout,
     unescaped,
 )
@@ -175,8 +178,8 @@ class LocalChat(Chat):
     def fingerprint(self) -> str:
         return fingerprint(self.folder, self._settings, self._digests)
 
-    @property
-    def checkpoint(self) -> str:
+    @cached_property
+    def checkpoint(self) -> str:  # type: ignore[override]
         """Twelve hexadecimal digits over the checkpoint alone."""
         return fingerprint(self.folder, [], self._digests)
 
@@ -221,9 +224,7 @@ class LocalChat(Chat):
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
-    def answer(
-        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
-    ) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
         """Answer the prompts of one window, which fit, batch by batch; yield (index, answer) as they come.
 
         Batches are composed of all prompts, wanted or not, so that a resumed run gives the same answers to the last bit.
@@ -255,10 +256,10 @@ class LocalChat(Chat):
         self,
         asked: Sequence,
         lengths: list[int],
-        wanted: Sequence[bool] | None,
+        wanted: Wanted,
         compute: Callable[[list], Sequence],
         shapes: Sequence[str] | None = None,
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Results:
         """Compute the batches with at least one wanted index (None: all); yield (index, result) of the wanted ones."""
         wanted = [True] * len(asked) if wanted is None else wanted
         for batch in self._batches(lengths, shapes or [""] * len(asked)):
@@ -442,7 +443,7 @@ class LocalChat(Chat):
         ]
 
     def likelihoods(
-        self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
+        self, pairs: Sequence[tuple[str, str]], wanted: Wanted = None
     ) -> Iterator[tuple[int, float]]:
         """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`."""
         rows = self.encoder.encode_pairs(pairs)

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, Chat, Dialogue, Prompt, lead
+from automedeval.models.base import (
+    Answer,
+    Answers,
+    Chat,
+    Dialogue,
+    Prompt,
+    Wanted,
+    lead,
+)
 from automedeval.records import RecordError, digest, read_placed
 from automedeval.records.types import Record
 
@@ -61,9 +69,7 @@ class RecordedChat(Chat):
             raise RecordError(f"{self.path}: no line of {self._shown(prompt.key)}")
         return Answer(self._texts[prompt.key])
 
-    def answer(
-        self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None
-    ) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
         return (
             (index, self.reply(prompt))
             for index, prompt in enumerate(prompts)

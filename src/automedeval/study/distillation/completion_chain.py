@@ -142,8 +142,9 @@ class CompletionChain:
             answer = replace(
                 answer, error="the teacher asked a question instead of giving its verdict"
             )
-        verdict = self.judge.verdict(request, answer, {"settings": self.fingerprint})
+        verdict = self.judge.verdict(request, answer)
         verdict.extra.update(
+            settings=self.fingerprint,
             teacher=self.teacher,
             knowledge=knowledge,
             rounds=call,
