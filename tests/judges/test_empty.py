@@ -2,15 +2,14 @@
 
 import json
 import re
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets import Dataset
-from doubles.agreement_study import rating, read, write
-from doubles.criteria_grader import grade, shown
-from doubles.endpoint import EndpointDouble, answer, good_answer
+from doubles.agreement_study import read, write
+from doubles.criteria_grader import grade
+from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
 from factories import read_json
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
@@ -147,21 +146,6 @@ def test_half_a_character_is_read_as_a_question_mark(judge):
     assert (cut.expected_scores[1], cut.unread, cut.empty) == (None, (1,), ())
 
 
-@needs_encoder
-@pytest.mark.parametrize("roles", [("patient", "doctor"), ("human", "gpt"), ("Patient", "Doctor")])
-def test_a_conversation_may_call_its_sides_otherwise(small, roles):
-    """Where nobody is called "user" the patient is the side that speaks last."""
-    texts = ["My knee hurts, and I walk a lot.", "Since when?", "May I take ibuprofen with food?"]
-    talks = [
-        [{"role": sides[n % 2], "content": text} for n, text in enumerate(texts)]
-        for sides in (roles, ("user", "assistant"))
-    ]
-    for judge in (small, load_judge("baseline:BM25 to the question")):
-        first, second = judge(case_of(ANSWER, POOR, question=talk) for talk in talks)
-        assert first.valid
-        assert first.expected_scores == second.expected_scores
-
-
 def test_chat_judges_put_an_empty_response_lowest(tmp_path):
     """The tiny model's own verdict on the same prompt, with the empty response's scores put lowest by hand."""
     options = {"max_new_tokens": 8, "dtype": "float32", "device": "cpu"}
@@ -194,9 +178,8 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
     assert {each["expected_scores"] for each in verdicts} == {None}
     scores = {each["case_id"]: each["scores"] for each in verdicts}
     assert scores == {"c0": [4, 4], "c1": [1, 1], "c2": [4, 1]}
-    head, *rows = (re.split(" {2,}", line) for line in done.stdout.splitlines()[2:5])
-    assert head == ["model", "rank", "cases", "mean score", "share of pairs won", "empty"]
-    assert [row[:4] for row in rows] == [
+    table = [re.split(" {2,}", line)[:4] for line in done.stdout.splitlines()[3:5]]
+    assert table == [
         ["a", "1–2", "3", "3.00 [1.00, 4.00]"],
         ["b", "1–2", "3", "2.00 [1.00, 4.00]"],
     ]
@@ -222,56 +205,6 @@ def test_judges_without_a_scale_put_it_below_every_answer(name):
     assert empty <= min(answer, poor)
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory) -> Path:
-    """Ten cases: a is good in two, b in eight, c in two and else silent, d always in Thai. All but d's are rated."""
-    folder = tmp_path_factory.mktemp("study")
-    texts = [(ANSWER, POOR, ANSWER, THAI)] * 2 + [(POOR, ANSWER, "", THAI)] * 8
-    asked = "May I take ibuprofen with food? ({})"
-    cases = [case_of(*each, id=f"k{n}", question=asked.format(n)) for n, each in enumerate(texts)]
-    write(folder / "cases.jsonl", cases)
-    points = {ANSWER: 5, POOR: 2, "": 1, THAI: 4}
-    ratings = [
-        rating(case.id, each.model, points[each.text]) for case in cases for each in case.responses
-    ]
-    write(folder / "ratings.jsonl", ratings)
-    small = flags(judge="small", encoder=ENCODER, output=folder / "v")
-    done = succeeded(run_command("judge", folder / "cases.jsonl", *small))
-    assert "c gave no answer in 8 cases, which counts as the lowest" in done.stdout
-    assert "d has 10 responses to which the judge gives no score" in done.stdout
-    return folder
-
-
-@needs_encoder
-def test_a_report_counts_what_is_empty_and_what_is_unread(study, tmp_path):
-    """Concordance by a loop over the pairs that people ordered: a pair with an unread response counts as wrong."""
-    files = flags(
-        verdicts=study / "v", cases=study / "cases.jsonl", ratings=study / "ratings.jsonl"
-    )
-    options = flags(worse="none", encoder="none", resamples=100, output=tmp_path / "r")
-    succeeded(run_command("report", *files, *options))
-    result = read_json(tmp_path / "r" / "agreement.json")
-    people = {
-        (each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")
-    }
-    right = []
-    for verdict in read(study / "v" / "verdicts.jsonl"):
-        scores = dict(zip("abcd", verdict["expected_scores"]))
-        for first, second in combinations("abcd", 2):
-            rated = people[verdict["case_id"], first] - people[verdict["case_id"], second]
-            one, other = scores[first], scores[second]
-            if not rated:
-                continue
-            if None in (one, other):
-                right.append(0)
-            else:
-                right.append(0.5 if one == other else (one > other) == (rated > 0))
-    judge, rates = result["judges"]["small"], result["main_judge"]["valid_rates"]
-    assert judge["concordance"]["value"] == pytest.approx(np.mean(right), abs=1e-9)
-    assert (judge["empty"], judge["unread"]) == ({"c": 8}, {"d": 10})
-    assert (rates["d"]["value"], rates["c"]["value"]) == (0.0, 1.0)
-
-
 @needs_encoder
 def test_rewards_and_tables_have_the_same_values(small):
     question, texts = "May I take ibuprofen with food?", [ANSWER, "", THAI, POOR]
@@ -289,81 +222,42 @@ def test_rewards_and_tables_have_the_same_values(small):
     assert list(judge_dataset(small, data, blank="skip").to_pandas().model) == [*"acd", *"abcd"]
 
 
-GOOD, UNREAD = (
-    "Swallow tablets whole together with food or milk.",
-    "รับประทานยาพร้อมอาหาร",
-)  # no judge reads the latter
+GOOD = "Swallow tablets whole together with food or milk."
 CRITERIA = [
     {"criterion": "says to take it together with food or milk", "points": 5},
-    {"criterion": UNREAD, "points": 2},
+    {"criterion": "says that any dose is harmless", "points": -4},
 ]
-HARM = {"criterion": "says that any dose is harmless", "points": -4}
 
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory) -> Path:
-    """Four cases: a answers all, b one and is silent in the others, c one and the others in a script nobody reads."""
+    """Three cases: a answers all, b one and is silent in the others."""
     asked = "How do I take ibuprofen?"
-    first = case_of(GOOD, GOOD, GOOD, id="c0", question=asked, criteria=[HARM, *CRITERIA])
-    others = [
-        case_of(GOOD, " \u200b\n", UNREAD, id=f"c{n}", question=asked, criteria=[CRITERIA[0], HARM])
-        for n in range(1, 4)
+    silent = (" \u200b\n", "")
+    answers = [(GOOD, GOOD), *((GOOD, nothing) for nothing in silent)]
+    cases = [
+        case_of(*texts, id=f"c{number}", question=asked, criteria=CRITERIA)
+        for number, texts in enumerate(answers)
     ]
-    return write(tmp_path_factory.mktemp("empty") / "cases.jsonl", [first, *others])
+    return write(tmp_path_factory.mktemp("empty") / "cases.jsonl", cases)
 
 
-def points(case: dict, met: list) -> float:
-    worth = [each["points"] for each in case["criteria"]]
-    return np.dot(worth, met) / sum(each for each in worth if each > 0)
-
-
-def columns(said: str) -> dict[str, dict[str, str]]:
-    """Return the printed table: model → column → cell."""
-    lines = [line for line in said.splitlines() if line.startswith(("model ", "a ", "b ", "c "))]
-    names, *rows = (re.split(" {2,}", line) for line in lines)
-    return {row[0]: dict(zip(names, row)) for row in rows}
-
-
-def test_whoever_answers_one_of_four_is_not_the_best(cases, tmp_path):
-    def reads_english(body):
-        response, criteria = shown(body)
-        return answer("?") if UNREAD in (response, *criteria.values()) else grade(body)
-
-    with EndpointDouble(reads_english) as endpoint:
+def test_an_empty_response_meets_no_criterion_and_nobody_is_asked(cases, tmp_path):
+    with EndpointDouble(grade) as endpoint:
         judge = flags(judge="openai:m", base_url=endpoint.url, rubric="checklist")
         options = (*judge, *flags(cases=cases, output=tmp_path / "v"))
         done = succeeded(run_command("judge", *options))
-        assert len(endpoint.asked) == 9 + 3 + 9  # of b about its one answer alone
+        assert len(endpoint.asked) == 2 * 3 + 2  # of b about its one answer alone
         assert "0 new" in run_command("judge", *options).stdout
-    report = reported(tmp_path / "v", cases, tmp_path / "r")
-    result, means = report["criteria"]["judges"]["m"]["candidates"], report["models"]["m"]["models"]
-    verdicts = {
-        (each["case_id"], each["order"][0]): each
-        for each in read(tmp_path / "v" / "verdicts.jsonl")
-    }
-    printed = columns(done.stdout)
-    for slot, model in enumerate("abc"):
-        whole, unread = [], 0
-        for case in read(cases):
-            verdict, text = verdicts[case["id"], slot], case["responses"][slot]["text"]
-            criteria = [each["criterion"] for each in case["criteria"]]
-            met = verdict["checklist"]["met"] if verdict["valid"] else [None] * len(criteria)
-            if model == "b" and case["id"] != "c0":
-                assert met == [False] * len(criteria)
-                assert (verdict["empty"], verdict["checklist"]["score"]) == (["b"], 0.0)
-            elif text == UNREAD:
-                assert not verdict["valid"]
-            else:
-                assert [each is None for each in met] == [each == UNREAD for each in criteria]
-            unread += met.count(None)
-            whole += [points(case, met)] if None not in met else []
-        if whole:
-            assert means[model]["score"]["value"] == pytest.approx(np.mean(whole))
-        assert [*result[model].values()][:3] == [4, len(whole), unread]
-        assert printed[model]["unread criteria"] == str(unread)
-    assert (means["a"]["score"]["value"], means["b"]["score"]["value"]) == (1, 0)
-    assert "b gave no answer in 3 cases, which counts as the lowest" in done.stdout
-    assert "  invalid, 3: " in done.stdout
+    empty = [each for each in read(tmp_path / "v" / "verdicts.jsonl") if "empty" in each]
+    assert sorted((each["case_id"], *each["empty"]) for each in empty) == [("c1", "b"), ("c2", "b")]
+    for verdict in empty:
+        checklist = verdict["checklist"]
+        assert (checklist["met"], checklist["score"]) == ([False, False], 0.0)
+    means = reported(tmp_path / "v", cases, tmp_path / "r")["models"]["m"]["models"]
+    assert means["a"]["score"]["value"] == 1
+    assert means["b"]["score"]["value"] == pytest.approx(1 / 3)
+    assert "b gave no answer in 2 cases, which counts as the lowest" in done.stdout
 
 
 def reported(verdicts: Path, cases: Path, output: Path) -> dict:
@@ -378,5 +272,5 @@ def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases, tmp_
     old = [verdict | {"case_id": case["id"]} for case in read(cases)[1:]]
     result = reported(write(tmp_path / "v.jsonl", old), cases, tmp_path / "r")
     row = result["criteria"]["judges"]["old"]["candidates"]["b"]
-    assert (row["scored"], row["harm"]["value"], row["unread criteria"]) == (3, 0, 0)
-    assert result["judges"]["old"]["empty"] == {"b": 3}
+    assert (row["scored"], row["harm"]["value"], row["unread criteria"]) == (2, 0, 0)
+    assert result["judges"]["old"]["empty"] == {"b": 2}

@@ -37,7 +37,7 @@ from automedeval.judges.small import PACKAGED, Scale
 from automedeval.metrics.embedding import pieces
 from automedeval.models.arguments import ENCODER_ON_HUB
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError
+from automedeval.records import Case
 from automedeval.records.cases import read_cases
 from automedeval.stats.agreement import Panel
 
@@ -88,9 +88,14 @@ def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> 
 
 
 @pytest.mark.parametrize("beside", ["reference", "question"])
-def test_scores_are_those_of_plain_transformers(beside, small, tmp_path):
-    cases = ten_cases(beside == "reference")[:4]
-    verdicts, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
+@pytest.mark.parametrize("which", ["packaged", "fitted"])
+def test_scores_are_those_of_plain_transformers(which, beside, small, tmp_path):
+    folder = PACKAGED if which == "packaged" else small
+    cases = read(SAMPLE / "test_cases.jsonl")[:4]
+    if beside == "question":
+        cases = [case | {"reference": None} for case in cases]
+    file = write(tmp_path / "cases.jsonl", cases)
+    verdicts, plain = judged(tmp_path, folder, file), Plain(folder)
     assert [verdict["case_id"] for verdict in verdicts] == [case["id"] for case in cases]
     for case, verdict in zip(cases, verdicts):
         question, reference = case["question"], case["reference"]
@@ -98,7 +103,7 @@ def test_scores_are_those_of_plain_transformers(beside, small, tmp_path):
         assert verdict["expected_scores"] == pytest.approx(right, abs=2e-4)
     told = {(each["judge"], each["rubric"], each["scores"]) for each in verdicts}
     assert told == {("small", "automedeval@1", None)}
-    assert judged(tmp_path, small, tmp_path / "cases.jsonl") == verdicts, "it resumes"
+    assert judged(tmp_path, folder, file) == verdicts, "it resumes"
 
 
 @pytest.fixture(scope="module")
@@ -153,12 +158,6 @@ def columns(**values: np.ndarray) -> np.ndarray:
     """Return features of which only the named ones are there."""
     (count,) = {len(value) for value in values.values()}
     return np.column_stack([values.get(name, np.full(count, np.nan)) for name in FEATURES])
-
-
-def test_features_that_say_the_opposite_teach_nothing():
-    quality = np.linspace(0, 1, 30)
-    with pytest.raises(RecordError, match="there is nothing to learn"):
-        Scale.fit(["first"], columns(first=-quality), quality, Panel.of_sizes([3] * 10))
 
 
 def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale():
@@ -260,27 +259,6 @@ def test_what_cannot_be_learnt_from_is_one_line(arguments, message, tmp_path):
     assert message in error_line(done)
 
 
-RECORDED = Path(__file__).with_name("small_scores.json")
-
-
-def ten_cases(with_reference: bool) -> list[dict]:
-    cases = read(SAMPLE / "test_cases.jsonl")[:10]
-    return cases if with_reference else [case | {"reference": None} for case in cases]
-
-
-@pytest.mark.parametrize("beside", ["reference", "question"])
-def test_it_gives_its_recorded_scores(beside, tmp_path):
-    cases = ten_cases(beside == "reference")
-    files = flags(cases=write(tmp_path / "cases.jsonl", cases), output=tmp_path / "out")
-    succeeded(run_recipe("judge", *files, *flags(device="cpu", encoder=ENCODER)))
-    verdicts = read(tmp_path / "out" / "verdicts.jsonl")
-    scores = {each["case_id"]: each["expected_scores"] for each in verdicts}
-    recorded = read_json(RECORDED)[beside]
-    assert scores.keys() == recorded.keys() == {case["id"] for case in cases}
-    for name, right in recorded.items():
-        assert scores[name] == pytest.approx(right, abs=2e-3)
-
-
 LOADED = """
 import sys
 from automedeval.cli.console import main
@@ -320,7 +298,7 @@ def judge_elsewhere(
 
 
 def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path):
-    cases = write(tmp_path / "cases.jsonl", ten_cases(with_reference=True)[:2])
+    cases = write(tmp_path / "cases.jsonl", read(SAMPLE / "test_cases.jsonl")[:2])
     environment = {"HF_HUB_CACHE": tmp_path / "cache", "HF_HOME": tmp_path / "home"}
     environment |= {"AUTOMEDEVAL_JUDGE": "small"}
     error = error_line(judge_elsewhere(tmp_path, cases, **environment))
@@ -331,6 +309,4 @@ def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("c" * 40)
     succeeded(judge_elsewhere(tmp_path, cases, **environment))
-    recorded = read_json(RECORDED)["reference"]
-    for verdict in read(tmp_path / "out" / "verdicts.jsonl"):
-        assert verdict["expected_scores"] == pytest.approx(recorded[verdict["case_id"]], abs=2e-3)
+    assert all(each["valid"] for each in read(tmp_path / "out" / "verdicts.jsonl"))
