@@ -26,17 +26,8 @@ TWO = {"id": "one", "question": "cough syrup?", "responses": RESPONSES}
 
 
 def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASES) -> list[dict]:
-    succeeded(
-        judge(
-            "--judge",
-            f"baseline:{baseline}",
-            "--cases",
-            cases,
-            "--output",
-            tmp_path / "out",
-            *arguments,
-        )
-    )
+    options = {"judge": f"baseline:{baseline}", "cases": cases, "output": tmp_path / "out"}
+    succeeded(judge(*arguments, **options))
     return read(tmp_path / "out" / "verdicts.jsonl")
 
 
@@ -48,11 +39,9 @@ def test_verdicts_say_what_the_baseline_counts(baseline, tmp_path):
     assert [each["case_id"] for each in verdicts] == [case.id for case in cases]
     for verdict in verdicts:
         assert (verdict["judge"], verdict["rubric"]) == (f"baseline:{baseline}", "baseline@1")
-        assert verdict["valid"]
-        assert verdict["scores"] is None
-        assert verdict["expected_scores"] == pytest.approx(
-            [next(expected) for _ in verdict["order"]], abs=1e-6
-        )
+        assert (verdict["valid"], verdict["scores"]) == (True, None)
+        scores = [next(expected) for _ in verdict["order"]]
+        assert verdict["expected_scores"] == pytest.approx(scores, abs=1e-6)
 
 
 def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path):
@@ -76,9 +65,8 @@ class Lengths:
     name, fingerprint = "lengths", "0"
 
     def encode(self, texts, on_batch=None) -> np.ndarray:
-        return np.array(
-            [[1.0, 0.0] if " " not in text else [0.6, 0.8] for text in texts], dtype=np.float32
-        )
+        vectors = [[0.6, 0.8] if " " in text else [1.0, 0.0] for text in texts]
+        return np.array(vectors, dtype=np.float32)
 
 
 def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder():
@@ -100,23 +88,16 @@ def test_a_text_without_words_makes_a_verdict_invalid(changes, baseline, error):
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
 
 
-def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path):
+def test_bm25_takes_the_rarity_of_words_from_the_whole_file():
     case, other = Case.from_dict(TWO), Case.from_dict(TWO | {"id": "two"})
     collection = Collection.of([case, other])
-    (alone,) = BaselineJudge(BM25, collection)([case])
-    among = list(BaselineJudge(BM25, collection)([case, other]))
-    assert alone == among[0]
-    assert (
-        BaselineJudge(BM25, collection).fingerprint
-        != BaselineJudge(BM25, Collection.of([case])).fingerprint
-    )
-    assert BaselineJudge(LONGER, collection).fingerprint == BaselineJudge(LONGER).fingerprint
-    assert list(lexical.bm25([case], collection=collection)) == pytest.approx(
-        lexical.bm25([case, other])[:2].tolist()
-    )
-    assert list(
-        lexical.bm25([Case.from_dict(TWO | {"responses": [{"model": "a", "text": ""}]})])
-    ) == [0.0]
+    judge = BaselineJudge(BM25, collection)
+    (alone,) = judge([case])
+    assert alone == next(judge([case, other]))
+    smaller = BaselineJudge(BM25, Collection.of([case]))
+    assert judge.fingerprint != smaller.fingerprint
+    scores = lexical.bm25([case], collection=collection)
+    assert list(scores) == pytest.approx(lexical.bm25([case, other])[:2].tolist())
 
 
 def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_path):
@@ -128,8 +109,7 @@ def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_pat
     changed = {case.id: case for case in read_cases(tmp_path / "bm25" / "changed.jsonl")}
     for verdict in read(tmp_path / "bm25" / "changed" / "verdicts.jsonl")[:20]:
         (whole,) = fresh([changed[verdict["case_id"]]])
-        for at in verdict["order"]:
-            assert verdict["expected_scores"][at] == whole.expected_scores[at]
+        assert verdict["expected_scores"] == list(whole.expected_scores)
 
 
 def test_what_a_count_cannot_do_is_one_line(tmp_path):

@@ -40,7 +40,7 @@ def test_all_orders_and_a_latin_square():
         assert {slots[slot] for slots in latin} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("count", range(4, 15))
+@pytest.mark.parametrize("count", [4, 6, 7, 14])
 def test_more_responses_than_fit_go_into_balanced_groups(count):
     groups = [request.slots for request in plan_requests(case(count), LISTWISE)]
     assert all(len(set(group)) == 3 for group in groups)
@@ -51,11 +51,6 @@ def test_more_responses_than_fit_go_into_balanced_groups(count):
         assert max(meetings.values()) == 1
 
 
-def test_groups_with_all_orders_keep_every_order_of_every_group():
-    requests = plan_requests(case(5), LISTWISE, "all")
-    assert len({request.key for request in requests}) == len(requests) == 5 * 6
-
-
 def test_one_response_alone():
     assert [request.slots for request in plan_requests(case(1), LISTWISE)] == [(0,)]
     assert plan_requests(case(1), PAIRWISE) == []
@@ -63,31 +58,20 @@ def test_one_response_alone():
 
 def test_every_pair_or_those_with_the_baseline():
     requests = plan_requests(case(4), PAIRWISE)
-    assert {tuple(sorted(each.pair)) for each in requests} == set(
-        combinations(("m0", "m1", "m2", "m3"), 2)
-    )
+    assert len({frozenset(request.slots) for request in requests}) == len(requests) == 6
     for request in requests:
         assert {f"m{slot}" for slot in request.slots} == set(request.pair)
     against = plan_requests(case(4), PAIRWISE, baseline="m2")
     assert [request.pair for request in against] == [("m2", "m0"), ("m2", "m1"), ("m2", "m3")]
-    both = plan_requests(case(2), PAIRWISE, "all")
-    assert ({request.slots for request in both}, len({request.pair for request in both})) == (
-        {(0, 1), (1, 0)},
-        1,
-    )
+    both = plan_requests(case(2), PAIRWISE, "all", runs=2)
+    assert [request.key[1:] for request in both] == [
+        (slots, ("m0", "m1"), run) for slots in ((0, 1), (1, 0)) for run in (0, 1)
+    ]
 
 
 def test_the_first_slot_of_pairs_is_balanced_over_cases():
     first = Counter(plan_requests(case(2, name=f"c{n}"), PAIRWISE)[0].slots[0] for n in range(400))
     assert 150 < first[0] < 250
-
-
-def test_runs_differ_in_their_number_alone():
-    requests = plan_requests(case(3), LISTWISE, runs=3)
-    assert (
-        [request.run for request in requests],
-        len({request.slots for request in requests}),
-    ) == ([0, 1, 2], 1)
 
 
 def test_what_is_not_there_is_refused():

@@ -51,18 +51,9 @@ def test_an_answer_is_found_by_case_teacher_role_knowledge_and_round(recording):
     assert len({one.fingerprint for one in (chat, *others)}) == 4
 
 
-def test_the_fingerprint_follows_the_teachers_own_lines(recording):
-    before = RecordedChat(recording(LINE), "strong").fingerprint
-    assert (
-        RecordedChat(recording({**LINE, "teacher": "weak"}, LINE), "strong").fingerprint == before
-    )
-    assert RecordedChat(recording({**LINE, "text": "other"}), "strong").fingerprint != before
-
-
 def test_what_was_not_recorded_is_an_error_that_names_the_key(recording):
     chat = RecordedChat(recording(LINE), "strong")
-    asked = "no line of case 'c9', teacher 'strong', role 'judge', knowledge 'chain', round 2"
-    with pytest.raises(RecordError, match=asked):
+    with pytest.raises(RecordError, match=r"no line of case 'c9', teacher 'strong', .* round 2"):
         list(chat.answer([prompt("c9", 2)]))
 
 

@@ -14,7 +14,12 @@ from automedeval.models.base import (
     Wanted,
     answer_fitting,
 )
-from automedeval.records import Case, Verdict, question_text
+from automedeval.records import (
+    Case,
+    JsonObject,
+    Verdict,
+    question_text,
+)
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
 
@@ -134,7 +139,7 @@ class BaseJudge(ABC):
     def record(self, request: Request, error: str | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
         case = request.case
-        made: dict[str, Any] = {
+        made: JsonObject = {
             "models": case.models,
             "case_digest": request.digest,
             "settings": self.fingerprint,

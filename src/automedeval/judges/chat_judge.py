@@ -19,7 +19,13 @@ from automedeval.models.base import (
     Results,
 )
 from automedeval.models.questions import Question, read_questions
-from automedeval.records import Case, Verdict, digest, question_text
+from automedeval.records import (
+    Case,
+    JsonObject,
+    Verdict,
+    digest,
+    question_text,
+)
 from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import (
@@ -167,7 +173,7 @@ class Judge(BaseJudge):
             messages, parts, request.run, f"{self.rubric_name}:{self.wording.fingerprint}"
         )
 
-    def knowledge(self, request: Request) -> list[dict[str, Any]]:
+    def knowledge(self, request: Request) -> list[JsonObject]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.
 
         A query is "question", or the model of the response; the passages do not depend on the order of the responses.
@@ -214,7 +220,7 @@ class Judge(BaseJudge):
     def verdict(self, request: Request, answer: Answer) -> Verdict:
         slots, case = request.slots, request.case
         reading = read_answer(answer, self.wording, len(slots))
-        values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
+        values: JsonObject = {"scores": None, "expected_scores": None, "choices": None}
         count = len(case.responses)
         if reading.scores:
             values["scores"] = by_response(reading.scores, slots, count)

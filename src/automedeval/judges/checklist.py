@@ -15,7 +15,11 @@ from automedeval.models.base import (
     Wanted,
     answer_groups,
 )
-from automedeval.records import Verdict, digest
+from automedeval.records import (
+    JsonObject,
+    Verdict,
+    digest,
+)
 from automedeval.rubrics.rubric import READINGS
 from automedeval.stats.checklist import checklist_score
 
@@ -55,7 +59,7 @@ class ChecklistJudge(Judge):
         `met` and `chances` are None where a criterion could not be read.
         """
         points = [criterion.points for criterion in request.case.criteria]
-        checklist: dict[str, Any] = {
+        checklist: JsonObject = {
             "met": list(met),
             "met_probabilities": [_rounded(chance, 5) for chance in chances],
         }
@@ -100,7 +104,7 @@ class ChecklistJudge(Judge):
                     chance = reply.probabilities[0][self.wording.choices[READINGS[0]]]
             met.append(is_met)
             chances.append(chance)
-        said: dict[str, Any] = {
+        said: JsonObject = {
             "rationale": "\n".join(filter(None, rationales)) or None,
             "usage": dict(usage),
             "raw": "\n".join(reply.text for reply in answer),

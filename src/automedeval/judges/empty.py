@@ -4,17 +4,17 @@ This holds for every judge, whatever it would have said of the empty text; judge
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from automedeval.judges.requests import Request
+from automedeval.records import JsonObject
 from automedeval.rubrics import Rubric
 
 KINDS = {"scores": int, "expected_scores": float}  # the scores of a verdict
 
 
 def put_empty_lowest(
-    request: Request, rubric: Rubric | None, error: str | None, values: dict[str, Any]
-) -> tuple[str | None, dict[str, Any]]:
+    request: Request, rubric: Rubric | None, error: str | None, values: JsonObject
+) -> tuple[str | None, JsonObject]:
     """Return the error and the values of a verdict by a rubric, or without a scale, after its empty responses were put lowest.
 
     An empty response has the lowest score of the scale; without a scale its own value, but at most the lowest of the others. A
@@ -54,12 +54,12 @@ def put_empty_lowest(
     return None, values
 
 
-def _unscored(rubric: Rubric, values: dict[str, Any], count: int) -> dict[str, Any]:
+def _unscored(rubric: Rubric, values: JsonObject, count: int) -> JsonObject:
     """Return lists of scores for so many responses, none of which was answered, under the names that the judge gives."""
     # Whether a judge of whole scores gives expected ones too is told by its answer alone.
     given = [name for name in KINDS if values.get(name) is not None]
     first = [name for name in KINDS if name in values][:1]
-    scores: dict[str, Any] = {name: [None] * count for name in given or first}
+    scores: JsonObject = {name: [None] * count for name in given or first}
     if rubric.scores_criteria:
         names = [criterion.name for criterion in rubric.criteria]
         scores["criterion_scores"] = {name: [None] * count for name in names}

@@ -19,7 +19,14 @@ from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import described, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
+from automedeval.records import (
+    UNSEEN,
+    Case,
+    JsonObject,
+    RecordError,
+    Verdict,
+    digest,
+)
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
@@ -220,5 +227,5 @@ def write_small_judge(
     write_json(folder / "judge.json", {"encoder": named, "scales": _written(scales), **facts})
 
 
-def _written(scales: Mapping[str, Scale]) -> dict[str, Any]:
+def _written(scales: Mapping[str, Scale]) -> JsonObject:
     return {name: asdict(scale) for name, scale in scales.items()}

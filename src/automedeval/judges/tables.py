@@ -2,10 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from automedeval.judges.base import BaseJudge
-from automedeval.records import Case, Verdict, question_text
+from automedeval.records import (
+    Case,
+    JsonObject,
+    Verdict,
+    question_text,
+)
 from automedeval.records.cases import read_table
 
 if TYPE_CHECKING:
@@ -84,7 +89,7 @@ class Verdicts(list[Verdict]):
         return pandas.DataFrame(table)
 
 
-def _shown(verdict: Verdict, case: Case | None, index: int) -> dict[str, Any]:
+def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
     """Return the row, the question and the answer that a verdict is on, as far as they are known."""
     facts = {name: verdict.extra.get(name) for name in ("row", "question")}
     if case is not None:
@@ -94,7 +99,7 @@ def _shown(verdict: Verdict, case: Case | None, index: int) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _scores(verdict: Verdict, index: int) -> dict[str, Any]:
+def _scores(verdict: Verdict, index: int) -> JsonObject:
     """Return what a verdict says of a response."""
     if verdict.checklist:
         met = verdict.checklist["met"]

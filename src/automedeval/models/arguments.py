@@ -17,7 +17,12 @@ from automedeval.models.checkpoints import (
     loading,
     user_models,
 )
-from automedeval.records import RecordError, check_least, option
+from automedeval.records import (
+    JsonObject,
+    RecordError,
+    check_least,
+    option,
+)
 from automedeval.records.processes import is_first
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
@@ -115,7 +120,7 @@ class ChatArguments:
                 print(f"{local.name}: {local.precision}", file=sys.stderr)
         return local
 
-    def _shared(self, kind: type) -> dict[str, Any]:
+    def _shared(self, kind: type) -> JsonObject:
         """Return the arguments that a chat of this kind has a field for."""
         return {
             argument.name: getattr(self, argument.name)

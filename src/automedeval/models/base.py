@@ -34,6 +34,7 @@ Part = str | Free | Slot
 Field = tuple[str, Slot, str]  # a slot with the literal before it and the literal after it
 Tokens = tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...]
 Messages = list[dict[str, str]]
+Ids = list[int]  # of tokens
 Wanted = Sequence[bool] | None  # which of some prompts are to be answered; None: all
 Results = Iterator[tuple[int, Any]]  # in any order, each with the index of what it answers
 

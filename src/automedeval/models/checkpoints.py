@@ -10,7 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from automedeval.records import RecordError, foreign_errors_at, read_json
+from automedeval.records import (
+    JsonObject,
+    RecordError,
+    foreign_errors_at,
+    read_json,
+)
 from automedeval.records.hub_names import hub_name, note_commit
 
 HERE = Path("models")  # where models lie beside the user's cache
@@ -56,7 +61,7 @@ class Stage:
         return f"{'+'.join(self.splits)} of {self.dataset} ({self.fingerprint})"
 
 
-def read_record(checkpoint: str | Path) -> dict[str, Any] | None:
+def read_record(checkpoint: str | Path) -> JsonObject | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
     file = Path(checkpoint) / "training" / "record.json"
     return (

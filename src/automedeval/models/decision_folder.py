@@ -19,6 +19,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 from automedeval.models.base import (
     Answer,
     Answers,
+    Ids,
     Prompt,
     Slot,
     Wanted,
@@ -29,7 +30,7 @@ from automedeval.models.local import LocalChat
 from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError, foreign_errors_at
 
-Asked = tuple[list[int], list[int]]  # the tokens of a prompt, and those of the labels
+Asked = tuple[Ids, Ids]  # the tokens of a prompt, and those of the labels
 
 
 @dataclass

@@ -14,6 +14,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
+from automedeval.models.base import Ids
 from automedeval.models.network import FLOAT32_ATTENTION, longest_in_batch, takes_positions
 
 
@@ -69,12 +70,12 @@ class Prefix:
     None stands for a layer that stores none, because it uses those of another layer.
     """
 
-    tokens: list[int] = field(default_factory=list)
+    tokens: Ids = field(default_factory=list)
     states: list[tuple[torch.Tensor, torch.Tensor] | None] = field(default_factory=list)
 
     @classmethod
     @torch.inference_mode()
-    def compute(cls, model, tokens: list[int]) -> "Prefix":
+    def compute(cls, model, tokens: Ids) -> "Prefix":
         """Compute the keys and values of a prefix once."""
         rows = Rows(model, 1, len(tokens))
         rows.start([tokens], len(tokens))
@@ -102,7 +103,7 @@ class Rows:
         self.layers = [_BufferLayer(count, capacity, dtype) for _ in layers]
         self.cache = Cache(layers=[*self.layers])
         self.length = 0  # the place where all rows end
-        self.tokens: list[list[int]] = [[] for _ in range(count)]
+        self.tokens: list[Ids] = [[] for _ in range(count)]
         self.begins = [0] * count  # the place of each row's first token
         self.chance: list[
             random.Random
@@ -273,7 +274,7 @@ class SingleRow(Rows):
 class Written:
     """The ids of the free text of one row; `pending` completed its stop and is not fed, `truncated` marks the limit."""
 
-    tokens: list[int]
+    tokens: Ids
     pending: int | None = None
     truncated: bool = False
 
@@ -283,7 +284,7 @@ def write_free(
     rows: Rows,
     most: Sequence[int],
     ends: set[int],
-    stops: Callable[[list[int]], bool],
+    stops: Callable[[Ids], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[list[Written], list[int]]:
     """Write free text in every row, until an end token (neither fed nor kept), a stop, or the row's `most` tokens.

@@ -41,7 +41,11 @@ from automedeval.models.completions import (
     refusal,
     refused_parameter,
 )
-from automedeval.records import digest, parse_json
+from automedeval.records import (
+    JsonObject,
+    digest,
+    parse_json,
+)
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
 from automedeval.records.text import shown_address
@@ -111,7 +115,7 @@ class OpenAIChat(Chat):
         official = f".{self.client.base_url.host}".endswith(
             ".api.openai.com"
         )  # eu.api.openai.com is one as well
-        self.served: dict[str, Any] = {} if official or self.unasked else self._identity()
+        self.served: JsonObject = {} if official or self.unasked else self._identity()
         self._fingerprint = digest(
             [
                 self.address,
@@ -143,7 +147,7 @@ class OpenAIChat(Chat):
             timeout=self.timeout,
         )
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self) -> JsonObject:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
 
         ChatError if the endpoint cannot be reached, or is busy.
@@ -153,7 +157,7 @@ class OpenAIChat(Chat):
         )
         try:
             listed: Any = asking.get("/models", cast_to=object)
-            entry: dict[str, Any] = next(
+            entry: JsonObject = next(
                 (entry for entry in listed["data"] if entry["id"] == self.model), {}
             )
             return {
@@ -176,12 +180,12 @@ class OpenAIChat(Chat):
         )
         return lines
 
-    def body(self, prompt: Prompt) -> dict[str, Any]:
+    def body(self, prompt: Prompt) -> JsonObject:
         """Return the request body of a prompt."""
         left_out = tuple(self.left_out)  # as it is now: other threads append to it
         # The cap on all tokens, those of thoughts included. Older servers know it by its former name.
         limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
-        body: dict[str, Any] = {
+        body: JsonObject = {
             "model": self.model,
             "messages": [
                 {**message, "content": defuse(message["content"])} for message in prompt.messages
@@ -304,7 +308,7 @@ class OpenAIChat(Chat):
         why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: it was cut, or cached ones are not counted"
         return replace(answer, error=why, overlong=True)
 
-    def _request(self, body: dict[str, Any]) -> Answer | None:
+    def _request(self, body: JsonObject) -> Answer | None:
         """Return the answer to a request, with an error if this prompt is refused; None if a parameter is now left out."""
         content = b""
         try:
@@ -326,7 +330,7 @@ class OpenAIChat(Chat):
             self.asked += 1
         return answer
 
-    def _of_refused(self, error: openai.APIStatusError, body: dict[str, Any]) -> Answer | None:
+    def _of_refused(self, error: openai.APIStatusError, body: JsonObject) -> Answer | None:
         """Return what `_request` returns of a request that the endpoint refuses, or raise as it does."""
         status, words = error.status_code, error_text(error)
         if status in REFUSED and (answer := refusal(error.code, words)):
@@ -342,7 +346,7 @@ class OpenAIChat(Chat):
             raise ChatError(f"{self.address} {problem}") from None
         raise _Failure(problem) from None
 
-    def _send(self, body: dict[str, Any]) -> bytes:
+    def _send(self, body: JsonObject) -> bytes:
         """Send a request; return what the endpoint says. Raises openai's errors."""
         # In `extra_body`, because the client has no arguments for the fields that other servers take.
         create = self.client.chat.completions.with_raw_response.create

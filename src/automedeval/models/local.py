@@ -27,6 +27,7 @@ from automedeval.models.base import (
     Chat,
     Field,
     Free,
+    Ids,
     Layout,
     Prompt,
     Results,
@@ -242,9 +243,9 @@ class LocalChat(Chat):
         shapes = [repr(prompt.form) for prompt in prompts]
         yield from self._by_batches(asked, lengths, wanted, self._answer_batch, shapes)
 
-    def _share_prefix(self, encoded: list[list[int]]) -> None:
+    def _share_prefix(self, encoded: list[Ids]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
-        shared: list[int] = []
+        shared: Ids = []
         if len(encoded) > 1 and self._longest_in_batch:
             low, high = min(encoded), max(encoded)
             shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high))]
@@ -340,7 +341,7 @@ class LocalChat(Chat):
         self,
         rows: Rows,
         layout: Layout,
-        behind: list[list[int]],
+        behind: list[Ids],
         replies: list["_Reply"],
         most: list[int],
     ) -> None:
@@ -354,9 +355,7 @@ class LocalChat(Chat):
             reply.text += text
             reply.free = text.strip()
 
-    def _rows(
-        self, prompts: list[list[int]], reserves: list[int], prefix: Prefix | None = None
-    ) -> Rows:
+    def _rows(self, prompts: list[Ids], reserves: list[int], prefix: Prefix | None = None) -> Rows:
         """Return the rows of a batch, in which each answer takes at most its reserve."""
         lengths = [len(ids) for ids in prompts]
         if max(map(sum, zip(lengths, reserves))) > self._longest_in_batch:
@@ -368,13 +367,13 @@ class LocalChat(Chat):
 
     def _choose_values(
         self, rows: Rows, slots: Sequence[Field], replies: Sequence["_Reply"]
-    ) -> list[list[int]]:
+    ) -> list[Ids]:
         """Choose an allowed value of each slot, before which the rows stand, and feed it with the literal before the next one.
 
         It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1. Return the
         tokens of the last values, which are not fed.
         """
-        behind: list[list[int]] = []
+        behind: list[Ids] = []
         for literal, slot, following in slots:
             shared, values, ending = self.encoder.segment(literal, slot, following)
             if behind:
@@ -406,7 +405,7 @@ class LocalChat(Chat):
         """Let every row write a free text (see `write_free`), and count its tokens."""
         ending = _Ending(free)
 
-        def stops(tokens: list[int]) -> bool:
+        def stops(tokens: Ids) -> bool:
             if not ending.may_end_with(self._piece(tokens[-1])):
                 return False
             return ending.search(ending.lead + self._decode(tokens)) is not None
@@ -417,7 +416,7 @@ class LocalChat(Chat):
             reply.truncated = row.truncated
         return written, owner
 
-    def _decode(self, tokens: list[int]) -> str:
+    def _decode(self, tokens: Ids) -> str:
         return self.tokenizer.batch_decode(
             [tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False
         )[0]
@@ -451,7 +450,7 @@ class LocalChat(Chat):
         return self._by_batches(rows, lengths, wanted, self._likelihood_batch)
 
     @torch.inference_mode()
-    def _likelihood_batch(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
+    def _likelihood_batch(self, pairs: list[tuple[Ids, Ids]]) -> list[float]:
         whole = [condition + target for condition, target in pairs]
         keep = max(len(target) for _, target in pairs) + 1
         rows = self._rows(whole, [0] * len(pairs), Prefix())
@@ -470,7 +469,7 @@ class _Asked(NamedTuple):
     """A prompt with its tokens, and the most tokens of its free text."""
 
     prompt: Prompt
-    ids: list[int]
+    ids: Ids
     most: int
 
 

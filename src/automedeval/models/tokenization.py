@@ -8,7 +8,11 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Messages, Slot
+from automedeval.models.base import (
+    Ids,
+    Messages,
+    Slot,
+)
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError, foreign_errors_at, read_text, whole
 from automedeval.records.extras import install
@@ -65,7 +69,7 @@ class PromptEncoder:
             _compile_jinja_template(template).globals["strftime_now"] = self.date.strftime
             return self.tokenizer.apply_chat_template(list(chats), **_NO_THOUGHTS, **options)
 
-    def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[list[int]]:
+    def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[Ids]:
         """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""
         if not prompts:
             return []
@@ -75,7 +79,7 @@ class PromptEncoder:
             )
         return self._ids(prompts, add_generation_prompt=not answered)
 
-    def _ids(self, chats: Sequence[Messages], **options: Any) -> list[list[int]]:
+    def _ids(self, chats: Sequence[Messages], **options: Any) -> list[Ids]:
         chats = [
             [message | {"content": whole(message["content"])} for message in chat] for chat in chats
         ]
@@ -83,9 +87,7 @@ class PromptEncoder:
             chats, tokenize=True, sanitize_control_tokens=True, return_dict=False, **options
         )
 
-    def encode_answered(
-        self, chats: Sequence[tuple[Messages, str]]
-    ) -> list[tuple[list[int], list[int]]]:
+    def encode_answered(self, chats: Sequence[tuple[Messages, str]]) -> list[tuple[Ids, Ids]]:
         """Tokenize chats and their answers; return of each the tokens of the chat, and of the answer with its end.
 
         RecordError if the chat template renders the chat otherwise where it is answered.
@@ -117,16 +119,14 @@ class PromptEncoder:
         held = {start + place for span in spans for place in range(*span)}
         return [int(not held.isdisjoint(range(*token))) for token in pairwise(ends)]
 
-    def after(self, anchor: str, text: str) -> list[int]:
+    def after(self, anchor: str, text: str) -> Ids:
         """Tokenize a text as it is tokenized after `anchor`."""
         head, whole = self.tokenizer([anchor, anchor + text], add_special_tokens=False).input_ids
         if whole[: len(head)] == head:
             return whole[len(head) :]
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
-    def segment(
-        self, literal: str, slot: Slot, following: str
-    ) -> tuple[list[int], list[list[int]], int]:
+    def segment(self, literal: str, slot: Slot, following: str) -> tuple[Ids, list[Ids], int]:
         """Return the tokens of a literal and the values that may follow it: those that all share, and the rest of each value.
 
         The third number says how many tokens at its end (0 or 1) belong to the text that follows: if one value is the beginning
@@ -145,7 +145,7 @@ class PromptEncoder:
             self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole], ending)
         return self._segments[key]
 
-    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:
         """Tokenize both texts of (condition, target) pairs; the condition begins with the tokenizer's BOS, if it has one."""
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
         texts = [[{"role": "user", "content": text}] for pair in pairs for text in pair]
