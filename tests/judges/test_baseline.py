@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tables
-from doubles.agreement_study import CASES, FAST, RATINGS, read
-from factories import read_json
+from doubles.agreement_study import CASES, read
 from programs import error_line, flags, run_recipe, succeeded
 
 from automedeval import Case
@@ -42,21 +41,6 @@ def test_verdicts_say_what_the_baseline_counts(baseline, tmp_path):
         assert (verdict["valid"], verdict["scores"]) == (True, None)
         scores = [next(expected) for _ in verdict["order"]]
         assert verdict["expected_scores"] == pytest.approx(scores, abs=1e-6)
-
-
-def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path):
-    before = judged(tmp_path, LONGER)
-    assert judged(tmp_path, LONGER) == before
-    files = flags(
-        verdicts=tmp_path / "out", cases=CASES, ratings=RATINGS, output=tmp_path / "report"
-    )
-    succeeded(run_recipe("report", *files, *FAST))
-    result = read_json(tmp_path / "report" / "agreement.json")
-    of_baseline, counted = (
-        result["judges"][name]["concordance"] for name in (f"baseline:{LONGER}", LONGER)
-    )
-    assert of_baseline == counted
-    assert not any("rubric" in note for note in result["notes"])
 
 
 class Lengths:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import yaml
-from doubles.agreement_study import read, write
+from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from factories import read_yaml
-from programs import ENCODER, error_line, flags, needs_encoder, run_recipe, succeeded
+from factories import read_yaml, verdicts_in
+from programs import ENCODER, flags, needs_encoder, run_recipe, succeeded, told
 from tables import rows_of
 
 from automedeval.judges.checklist import ChecklistJudge
@@ -96,24 +96,18 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path):
     assert len(endpoint.asked) == 2 * 3 + 2 * 2
 
 
-def test_a_batch_of_several_prompts_is_refused(tmp_path):
-    cases = write(tmp_path / "cases.jsonl", [case()])
-    options = flags(judge="openai:m", rubric="checklist", cases=cases, output=tmp_path)
-    result = run_recipe("judge", *options, "--batch_file", tmp_path / "requests.jsonl")
-    assert "--batch_file: checklist@1 takes several prompts" in error_line(result)
-
-
 @needs_encoder
 def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
     """It judges by its own rubric; asked for a checklist it is refused, see tests/audit/test_criteria.py."""
     cases = write(tmp_path / "cases.jsonl", [case()])
     files = flags(cases=cases, encoder=ENCODER, output=tmp_path / "out")
-    result = succeeded(run_recipe("judge", *files))
     said = "the criteria of the cases are not read: that takes a language model, "
-    assert f"{said}--judge MODEL or openai:MODEL with --rubric checklist" in result.stdout
-    (line,) = read(tmp_path / "out" / "verdicts.jsonl")
-    assert (line["judge"], line["rubric"]) == ("small", "automedeval@1")
-    assert len(line["expected_scores"]) == 2
+    told(
+        run_recipe("judge", *files), f"{said}--judge MODEL or openai:MODEL with --rubric checklist"
+    )
+    (verdict,) = verdicts_in(tmp_path / "out")
+    assert verdict.author == ("small", "automedeval@1")
+    assert len(verdict.expected_scores) == 2
 
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_a_checklist_has_no_criteria_of_its_own"])

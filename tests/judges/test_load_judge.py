@@ -135,17 +135,6 @@ def test_a_data_set_is_judged_row_by_row():
     ]  # fmt: skip
 
 
-def test_an_answer_is_read_as_those_of_files_are():
-    said = {
-        "a": "Take it.",
-        "b": "<think>\nHm, no.\n</think>\n\nTake it.",
-        "c": [{"type": "text", "text": "Take it."}],
-    }
-    rows = {name: [cell] for name, cell in ({"question": "What helps?"} | said).items()}
-    (scored,) = judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows))
-    assert scored.expected_scores == (2.0, 2.0, 2.0)
-
-
 @pytest.mark.parametrize(("rows", "options", "fault"), TABLES["test_faults_are_one_line"])
 def test_faults_are_one_line(rows, options, fault):
     with pytest.raises(RecordError, match=fault):

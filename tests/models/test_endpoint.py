@@ -15,7 +15,7 @@ from doubles.endpoint import (
     level,
     without,
 )
-from factories import read_json
+from factories import read_json, write
 from tables import rows_of
 
 from automedeval import judge_dataset, load_judge
@@ -87,11 +87,10 @@ LONG = Case(
 )
 def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(read, held, valid):
     usage = {"prompt_tokens": read, "prompt_tokens_details": {"cached_tokens": held}}
-    with EndpointDouble(
-        answer(SCORES, usage={"prompt_tokens": 1900}), answer(SCORES, usage=usage)
-    ) as endpoint:
-        first, second = Judge(chat_at(endpoint, concurrency=1), runs=2)([LONG])
-    assert (first.valid, second.valid) == (True, valid), "the first says nothing of the second"
+    first, second = answer(SCORES, usage={"prompt_tokens": 1900}), answer(SCORES, usage=usage)
+    with EndpointDouble(first, second) as endpoint:
+        verdicts = Judge(chat_at(endpoint, concurrency=1), runs=2)([LONG])
+        assert [verdict.valid for verdict in verdicts] == [True, valid]
 
 
 def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
@@ -100,18 +99,13 @@ def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
         judge = Judge(chat_at(endpoint))
         cut, whole = judge([LONG, CASE])
     assert (cut.valid, cut.scores, cut.raw, whole.valid) == (False, None, SCORES, True)
-    assert re.match(
-        "the endpoint read 300 tokens of a prompt of about .*: it was cut, or cached ", cut.error
-    )
+    assert cut.error.startswith("the endpoint read 300 tokens of a prompt of about ")
     with verdict_log(tmp_path, judge) as log:  # by a file
         judge_by_file(judge, judge.plan(LONG), 1, log, file)
-        said = {
-            "custom_id": read_json(file)["custom_id"],
-            "response": {"body": reply["json"]},
-        }
-        file.with_suffix(".answers.jsonl").write_text(json.dumps(said))
+        said = {"custom_id": read_json(file)["custom_id"], "response": {"body": reply["json"]}}
+        write(file.with_suffix(".answers.jsonl"), [said])
         judge_by_file(judge, judge.plan(LONG), 1, log, file)
-    assert [each.error for each in log.records()] == [cut.error]
+    assert [verdict.error for verdict in log.records()] == [cut.error]
 
 
 FAULTS = {"SECOND": error(500, "boom"), "THIRD": error(503, "overloaded")}
@@ -137,15 +131,12 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict():
         assert [verdict.case_id for verdict in verdicts] == asked
         for judged in (verdicts, judge_dataset(judge, rows)):
             assert [verdict.error for verdict in judged] == ERRORS
-            assert [verdict.valid for verdict in judged] == [not each for each in ERRORS]
+            assert [verdict.valid for verdict in judged] == [error is None for error in ERRORS]
             assert [verdict.value(0) for verdict in judged] == [4.0, None, None, 4.0]
-            assert [verdict.extra.get("failed", False) for verdict in judged] == [
-                *map(bool, ERRORS)
-            ]
+            assert ["failed" in verdict.extra for verdict in judged] == [False, True, True, False]
         scores = score_answers(judge, cases)
-        said = [each or "All of them help." for each in ERRORS]
-        assert [score["explanation"] for score in scores] == said
-        assert [math.isnan(score["value"]) for score in scores] == [*map(bool, ERRORS)]
+        assert [score["explanation"] for score in scores][1:3] == ERRORS[1:3]
+        assert [math.isnan(score["value"]) for score in scores] == [False, True, True, False]
         assert len(judge.chat.failures) == 6
 
 
@@ -256,16 +247,6 @@ def test_an_endpoint_without_a_readable_list_of_models_is_asked(models):
         assert chat.fingerprint == digest([f"{endpoint.url}/", *SETTINGS])
 
 
-def test_the_fingerprint_follows_the_entry_of_the_model_in_the_list():
-    entry = {"id": "m", "root": "a", "owned_by": "vllm", "max_model_len": 4096, "parent": None}
-    with EndpointDouble(answer(SCORES)) as endpoint:
-        fingerprints = set()
-        for change in ({}, {"root": "b"}, {"owned_by": "me"}, {"max_model_len": 2048}):
-            endpoint.models = [entry | change]
-            fingerprints |= {chat_at(endpoint).fingerprint for _ in range(2)}
-        assert len(fingerprints) == 4
-
-
 def test_an_endpoint_that_is_too_busy_to_list_its_models_is_an_error():
     with EndpointDouble(answer(SCORES)) as endpoint:
         endpoint.models = error(503, "loading")
@@ -330,13 +311,6 @@ def test_as_many_requests_are_under_way_as_allowed_and_never_more():
     with EndpointDouble(answer(SCORES, delay=0.3)) as endpoint:
         assert sorted(ask(chat_at(endpoint, concurrency=5), 20)) == list(range(20))
         assert endpoint.most_at_once == 5
-
-
-def test_only_wanted_prompts_are_asked():
-    with EndpointDouble(answer(SCORES)) as endpoint:
-        prompts = [Prompt([{"role": "user", "content": str(number)}]) for number in range(3)]
-        assert list(dict(chat_at(endpoint).answer(prompts, [False, True, False]))) == [1]
-        assert [request["body"]["messages"][0]["content"] for request in endpoint.asked] == ["1"]
 
 
 def test_the_key_comes_from_the_environment(monkeypatch):

@@ -445,13 +445,6 @@ def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
     )  # texts of different lengths
 
 
-def test_values_of_several_tokens_stay_within_a_window(tmp_path, cases):
-    folder = build_tiny_model(tmp_path / "m", model_type="mistral", **LOCAL)
-    judge = load(folder)
-    two = replace(cases[0], responses=cases[0].responses[:2])
-    assert_equal(Judge(judge.chat, "medical_pairwise"), plain_of(judge), [two])
-
-
 def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):
     load(build_tiny_model(tmp_path / "capped", model_type="gemma2", **ARCHITECTURES["gemma2"]))
     assert caplog.messages == [

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.grid_reader import Visit, needs_chromium, playwright, violations
 from factories import read, read_json, write
-from programs import failed, flags, run_command, succeeded, told
+from programs import failed, run_command, succeeded, told
 from tables import read_csv, rows_of, write_csv
 
 TABLES = rows_of(__file__)
@@ -168,25 +167,3 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
         f"Where a model is worse, its largest drop first: {', '.join(texts)}.",
     )
     told(judged(tmp_path, *versions, baseline="v2"), "--baseline v2 ")
-
-
-@needs_chromium
-def test_the_page_shows_the_regressions_first_and_links_to_them(tmp_path, browser):
-    first = table(tmp_path / "v1.csv", [[each, f"{each} Take it with food."] for each in QUESTIONS])
-    longer = [
-        [each, " ".join([each, *["No."] * 3 * number])] for number, each in enumerate(QUESTIONS)
-    ]
-    succeeded(judged(tmp_path, f"v1={first}", f"v2={table(tmp_path / 'v2.csv', longer)}"))
-    files = {"verdicts": tmp_path / "out", "cases": tmp_path / "out/cases.jsonl"}
-    report = flags(**files, output=tmp_path / "r", encoder="none", resamples=100)
-    failed(run_command("report", *report, baseline="v3"), "has no model 'v3'; it has v1 and v2")
-    succeeded(run_command("report", *report, baseline="v1"))
-    ids = [each["id"] for each in read(tmp_path / "out/cases.jsonl")]
-    visit = Visit(browser, tmp_path / "r/report.html", bypass_csp=True)
-    assert visit.rows() == ids, "the shorter the second answer, the worse"
-    assert visit.page.input_value("#sort") == "lost"
-    visit.page.get_by_role("link", name="2 cases in which").click()
-    playwright.expect(visit.page.locator("#count")).to_have_text("2 of 4 cases")
-    assert visit.rows() == ids[:2]
-    assert violations(visit.page) == []
-    visit.close()
