@@ -1,6 +1,5 @@
 """Empty and unread responses: each response stands by itself, in the verdict and in everything that is made of verdicts."""
 
-import json
 import re
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from doubles.tiny_model import build_tiny_model
 from factories import read_json
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
-from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
+from automedeval import Case, RecordError, judge_dataset, load_judge, read_rubric
 from automedeval.harness.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
@@ -150,20 +149,17 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path):
     """The tiny model's own verdict on the same prompt, with the empty response's scores put lowest by hand."""
     options = {"max_new_tokens": 8, "dtype": "float32", "device": "cpu"}
     model = str(build_tiny_model(tmp_path / "model"))
-    for rubric in ("automedeval", "automedeval_guided"):
-        judge = load_judge(model, rubric, options, rationale=False)
-        case = case_of(ANSWER, "", POOR, reference="With food.")
-        (request,) = judge.plan(case)
-        ((_, answer),) = judge.answer([judge.prompt(request)], [True])
-        (verdict,) = judge([case])
-        assert (verdict.valid, verdict.empty) == (True, ("b",))
-        means = [sum(int(word) * p for word, p in odds.items()) for odds in answer.probabilities]
-        by_slot = np.reshape(means, (3, -1)).mean(axis=1)
-        right = dict(zip(request.slots, by_slot)) | {1: 1.0}
-        assert verdict.expected_scores == pytest.approx([right[at] for at in range(3)], abs=1e-5)
-        by_criterion = verdict.criterion_scores or {"all": verdict.scores}
-        assert {scores[1] for scores in (verdict.scores, *by_criterion.values())} == {1}
-        assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
+    judge = load_judge(model, "automedeval_guided", options, rationale=False)
+    case = case_of(ANSWER, "", POOR, reference="With food.")
+    (request,) = judge.plan(case)
+    ((_, answer),) = judge.answer([judge.prompt(request)], [True])
+    (verdict,) = judge([case])
+    assert (verdict.valid, verdict.empty) == (True, ("b",))
+    means = [sum(int(word) * p for word, p in odds.items()) for odds in answer.probabilities]
+    by_slot = np.reshape(means, (3, -1)).mean(axis=1)
+    right = dict(zip(request.slots, by_slot)) | {1: 1.0}
+    assert verdict.expected_scores == pytest.approx([right[at] for at in range(3)], abs=1e-5)
+    assert {scores[1] for scores in (verdict.scores, *verdict.criterion_scores.values())} == {1}
 
 
 def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(tmp_path):

