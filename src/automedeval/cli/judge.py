@@ -11,7 +11,6 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
 import shlex
-import time
 import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -237,12 +236,10 @@ def main() -> None:
     if args.dry_run:
         log.join_parts()
         return tell(processes, dry_run(judge, requests, log.done(requests.digests)))
-    started = time.monotonic()
     awaited = judge_requests(judge, requests, log, args, encoder_args, chat_args)
     verdicts: list[Verdict] = []
-    seconds = time.monotonic() - started
     if processes.rank == 0 and (log.new or not awaited):
-        verdicts = print_standings(log, rubric, requests, seconds, textless)
+        verdicts = print_standings(log, rubric, requests, textless)
     tell(processes, *filter(None, [awaited]))
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
@@ -362,7 +359,7 @@ def folder_name(judge: str) -> str:
 
 
 def print_standings(
-    log: Log, rubric: Rubric, requests: Requests, seconds: float, textless: Iterable[str]
+    log: Log, rubric: Rubric, requests: Requests, textless: Iterable[str]
 ) -> list[Verdict]:
     """Print the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
 
@@ -370,7 +367,6 @@ def print_standings(
 
     The first answer that cannot be read is shown in full. Return the verdicts.
     """
-    output = log.path.parent
     by_id = {request.case.id: request.case for request in requests}
     cases = Cases(list(by_id.values()), requests.file)
     verdicts = [
@@ -380,31 +376,38 @@ def print_standings(
     ]
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     table += [{"model": name, MEAN: NOT_JUDGED} for name in textless]
-    errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
-    per_case = len(requests) / len(cases)
-    rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
-    judged = len({verdict.case_id for verdict in verdicts})
-    counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
-    cut = sum("truncated" in verdict.extra for verdict in verdicts)
-    unread = sum(not verdict.valid and "truncated" not in verdict.extra for verdict in verdicts)
-    counts += f"{cut} cut off at --max_new_tokens, " if cut else ""
-    valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table)]
     if any("rank" in row for row in table):
         lines.append(RANKED)
-    lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
-    lines += first_unread(verdicts)
-    lines += filter(None, [f"{counts}valid rate {valid_rate:.3f}", spent(verdicts)])
-    if cut:
-        lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
-    if unread:
-        again = f"a judge that was changed needs a folder of its own, --output {output}-2"
-        lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")
+    lines += counts_of(verdicts, log)
     if profile:
         warnings = WARNINGS | {"Harm"} if profile.harm else WARNINGS
         lines += lines_of(profile, warnings)
     tell(ALONE, *lines, f"verdicts: {log.path}")
     return verdicts
+
+
+def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
+    """Return what is said of a run's verdicts: the invalid ones with their errors, the counts, and what to do about them."""
+    errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
+    lines = [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    lines += first_unread(verdicts)
+    judged = len({verdict.case_id for verdict in verdicts})
+    counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), "
+    cut = [verdict for verdict in verdicts if "truncated" in verdict.extra]
+    if cut:
+        counts += f"{len(cut)} cut off at --max_new_tokens, "
+    valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
+    lines.append(f"{counts}valid rate {valid_rate:.3f}")
+    if tokens := spent(verdicts):
+        lines.append(tokens)
+    if cut:
+        lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
+    unread = errors.total() - sum(not verdict.valid for verdict in cut)
+    if unread:
+        again = f"a judge that was changed needs a folder of its own, --output {log.path.parent}-2"
+        lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")
+    return lines
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:

@@ -37,7 +37,7 @@ VARIABLE = "AUTOMEDEVAL_JUDGE"
 
 
 @dataclass
-class _Order:
+class _Call:
     """What `load_judge` is asked for: its arguments, with the model's name without the kind."""
 
     spec: str
@@ -54,28 +54,28 @@ class _Order:
         return self.options.get("name")
 
 
-def _language_model(order: _Order) -> BaseJudge:
-    chat = order.chat.load(order.spec, order.seed)
-    options = order.options | ({} if chat.writes else {"rationale": False})
-    judge = ChecklistJudge if order.rubric.mode == "checklist" else Judge
-    return judge(chat, order.rubric, seed=order.seed, **options)
+def _language_model(call: _Call) -> BaseJudge:
+    chat = call.chat.load(call.spec, call.seed)
+    options = call.options | ({} if chat.writes else {"rationale": False})
+    judge = ChecklistJudge if call.rubric.mode == "checklist" else Judge
+    return judge(chat, call.rubric, seed=call.seed, **options)
 
 
-def _small(order: _Order) -> BaseJudge:
-    folder = Path(order.model) if order.model else SMALL
-    given = {name: order.options[name] for name in ("search", "store") if name in order.options}
-    device = order.chat.device
-    return load_small_judge(folder, order.rubric, order.encoder, device, name=order.name, **given)
+def _small(call: _Call) -> BaseJudge:
+    folder = Path(call.model) if call.model else SMALL
+    given = {name: call.options[name] for name in ("search", "store") if name in call.options}
+    device = call.chat.device
+    return load_small_judge(folder, call.rubric, call.encoder, device, name=call.name, **given)
 
 
-def _likelihood(order: _Order) -> BaseJudge:
-    return LikelihoodJudge(order.chat.load(order.model, order.seed), name=order.name)
+def _likelihood(call: _Call) -> BaseJudge:
+    return LikelihoodJudge(call.chat.load(call.model, call.seed), name=call.name)
 
 
-def _baseline(order: _Order) -> BaseJudge:
-    collection = None if order.cases is None else Collection.of(order.cases)
-    network = order.encoder.load(order.chat.device) if order.model in EMBEDDINGS else None
-    return BaselineJudge(order.model, collection, encoder=network, name=order.name)
+def _baseline(call: _Call) -> BaseJudge:
+    collection = None if call.cases is None else Collection.of(call.cases)
+    network = call.encoder.load(call.chat.device) if call.model in EMBEDDINGS else None
+    return BaselineJudge(call.model, collection, encoder=network, name=call.name)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Kind:
     `reads_books`: passages of a store. `needs_scale`: its rubric must have one.
     """
 
-    load: Callable[[_Order], BaseJudge]
+    load: Callable[[_Call], BaseJudge]
     reads_rubrics: bool = False
     reads_books: bool = False
     needs_scale: bool = False
@@ -144,7 +144,7 @@ def load_judge(
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
     model = parse_model(spec)[1]
     return kind_of(spec).load(
-        _Order(spec, model, rubric, chat, seed, cases, encoder, options),
+        _Call(spec, model, rubric, chat, seed, cases, encoder, options),
     )
 
 
