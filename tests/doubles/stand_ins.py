@@ -15,18 +15,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tables import rows_of
+
 from automedeval.records import Verdict, read_records
 
+TABLES = rows_of(__file__)
 SAMPLE = Path("src/automedeval/sample")
 TEXTS = SAMPLE / "train_cases.jsonl"  # what the tokenizers learn from
 CASES = 60  # questions in the place of wikidoc
 TEST_CASES = 12  # questions in the place of MedText
-# Words of a question and of its answer: quantiles of the 5,942 rows of medical_meadow_wikidoc_patient_information, 2026-11-25.
-# The longest answers are more than their share, so that rows occur that the window cannot hold, and rows that leave less room
-# in it than --max_new_tokens.
-QUESTION_WORDS = (3, 4, 6, 8, 10, 12, 14)
-ANSWER_WORDS = (11, 15, 26, 35, 49, 67, 92, 120, 160, 212)
-LONG_ANSWERS = (363, 430, 500, 580, 2393)
+WORDS = TABLES["words"]
 WINDOW = 2048  # tokens, as LLaMA has
 CHAT_WINDOW = 16384  # of a model with a chat template of its own, such as DeepSeek-R1-Distill
 WIDTH = 64  # of an encoder's vectors
@@ -37,40 +35,8 @@ DOCTORS = tuple(
 )
 MASTERS = tuple(f"simulated-master-{number}" for number in (1, 2, 3))
 CHECKS = ("knowledge", "attribution", "fluency")
-# The criteria that a verdict of the strong teacher fails → so many verdicts. Paper: 94.06, 90.71 and 94.04 % meet the three,
-# and 305 of 9,874 were dropped. Of all joint distributions with these figures and a rule of two failed criteria, this is the
-# one of largest entropy, in whole verdicts (docs/reproducing.md).
-FAILED = {
-    CHECKS: 6,
-    ("knowledge", "attribution"): 116,
-    ("attribution", "fluency"): 116,
-    ("knowledge", "fluency"): 67,
-}
-FAILED |= {("knowledge",): 398, ("attribution",): 679, ("fluency",): 399, (): 8093}
-
-
-TESTED = "verdicts/wikidoc/verdicts.jsonl"
-LLAMAS = ("MedLLaMA-13B", "ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2")
-LLAMAS += ("Vicuna-7B", "Vicuna-13B", "PandaLM-7B")
-# What the user of the paper's study brings: path → the stand-in, and the file of the study that people rate in it.
-BROUGHT: dict[str, tuple[str, str | None]] = {
-    "medalpaca/medical_meadow_wikidoc": ("wikidoc", None),
-    "BI55/MedText": ("medtext", None),
-    **{f"books/{name}": ("book", None) for name in ("medical", "evaluation")},
-    **{f"models/{name}": ("llama", None) for name in LLAMAS},
-    "models/DeepSeek-R1-Distill-Llama-8B": ("chat_llama", None),
-    "models/roberta-large": ("bert", None),
-    "models/bart-large-cnn": ("bart", None),
-    **{
-        f"models/{name}": ("encoder", None)
-        for name in ("unsup-simcse-roberta-large", "all-MiniLM-L6-v2")
-    },
-    "ratings/teachers/verdict_ratings.jsonl": ("checks", "verdicts/wikidoc-strong/verdicts.jsonl"),
-    "ratings/test/ratings.jsonl": ("ratings", "responses/test/cases.jsonl"),
-    "ratings/test/verdict_ratings.jsonl": ("verdict_ratings", TESTED),
-    "ratings/test/preferences.jsonl": ("preferences", TESTED),
-    "ratings/calibration/ratings.jsonl": ("ratings", "cases/calibration/cases.jsonl"),
-}
+FAILED = {tuple(criteria): count for criteria, count in TABLES["failed"]}
+BROUGHT: dict[str, tuple[str, str | None]] = TABLES["brought"]
 
 
 def stand_in(path: str, place: Path, judges: Sequence[str] = ()) -> None:
@@ -140,8 +106,9 @@ def _write(file: Path, records: Iterator[dict[str, Any]]) -> None:
 def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
     words = [word for case in _read(place / TEXTS) for word in case["reference"].split()]
     drawn = random.Random(0)  # of the sample's words, in no order: no two texts share a passage
-    short = itertools.islice(itertools.cycle(ANSWER_WORDS), CASES - len(LONG_ANSWERS))
-    for lengths in zip(itertools.cycle(QUESTION_WORDS), [*short, *LONG_ANSWERS]):
+    longest = WORDS["long answer"]
+    short = itertools.islice(itertools.cycle(WORDS["answer"]), CASES - len(longest))
+    for lengths in zip(itertools.cycle(WORDS["question"]), [*short, *longest]):
         question, answer = (" ".join(drawn.choices(words, k=length)) for length in lengths)
         yield {
             "instruction": "Answer this question truthfully",
@@ -160,10 +127,8 @@ def _medtext(place: Path) -> Iterator[dict[str, Any]]:
 
 def checks(verdicts: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield two chiefs' checks of every valid verdict, who agree: the criteria that fail are distributed as in FAILED."""
-    drawn = sorted(
-        (each for each in verdicts if each.valid),
-        key=lambda each: _number(f"{each.case_id} {each.judge}"),
-    )
+    valid = [verdict for verdict in verdicts if verdict.valid]
+    drawn = sorted(valid, key=lambda verdict: _number(f"{verdict.case_id} {verdict.judge}"))
     patterns = [pattern for pattern, number in FAILED.items() for _ in range(number)]
     for rank, verdict in enumerate(drawn):
         failed = patterns[(2 * rank + 1) * len(patterns) // (2 * len(drawn))]
@@ -175,12 +140,8 @@ def checks(verdicts: Iterable[Any]) -> Iterator[dict[str, Any]]:
         }
         for annotator, criterion in itertools.product(VERIFIERS, CHECKS):
             score = int(criterion not in failed)
-            yield about | {
-                "annotator": annotator,
-                "criterion": criterion,
-                "score": score,
-                "comment": None,
-            }
+            who = {"annotator": annotator, "criterion": criterion}
+            yield about | who | {"score": score, "comment": None}
 
 
 def _number(key: str) -> int:
@@ -206,11 +167,8 @@ def _verdict_ratings(file: Path, judges: Sequence[str]) -> Iterator[dict[str, An
             for annotator, criterion in itertools.product(DOCTORS, CHECKS):
                 score = 1 + _number(f"{case} {judge} {annotator} {criterion}") % 5
                 who = {"annotator": annotator, "role": annotator.split("-")[1]}
-                yield (
-                    about
-                    | who
-                    | {"criterion": criterion, "score": score, "comment": None, "tags": []}
-                )
+                said = {"criterion": criterion, "score": score, "comment": None, "tags": []}
+                yield about | who | said
 
 
 def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
