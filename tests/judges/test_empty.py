@@ -98,27 +98,19 @@ def test_of_a_conversation_the_last_question_is_read(small):
     told = "Hello doctor. " + "I have had a sore knee for years and I walk with my dog. " * 20
     thanks = "Thank you for telling me about the knee and the dog. " * 10
     talk = [{"role": "user", "content": told}, {"role": "assistant", "content": thanks}]
-    answers = [
-        "Ibuprofen with food is fine for most adults.",
-        "Get a tetanus booster after the rusty nail.",
-    ]
-    scores = {}
-    for last in ("May I take ibuprofen with food?", "Do I need a tetanus shot after a rusty nail?"):
-        (verdict,) = small([case_of(*answers, question=[*talk, {"role": "user", "content": last}])])
-        (plain,) = small([case_of(*answers, question=last)])
-        assert verdict.expected_scores == pytest.approx(plain.expected_scores, abs=1e-5)
-        scores[last] = verdict.expected_scores
-    (food, nail) = scores.values()
-    assert food[0] > food[1]
-    assert nail[1] > nail[0]
+    answers = ["Ibuprofen with food is fine for most adults.", "Get a tetanus booster."]
+    asked = "Do I need a tetanus shot after a rusty nail?"
+    (verdict,) = small([case_of(*answers, question=[*talk, {"role": "user", "content": asked}])])
+    (plain,) = small([case_of(*answers, question=asked)])
+    assert verdict.expected_scores == pytest.approx(plain.expected_scores, abs=1e-5)
+    assert verdict.expected_scores[1] > verdict.expected_scores[0]
+    # A short last message is read with the one before.
     short = [
-        {"role": "user", "content": "May I take ibuprofen with food?"},
-        {"role": "user", "content": "And you?"},
+        {"role": "user", "content": text}
+        for text in ("May I take ibuprofen with food?", "And you?")
     ]
     (verdict,) = small([case_of(*answers, question=short)])
-    assert verdict.expected_scores[0] > verdict.expected_scores[1], (
-        "a short last message is read with the one before"
-    )
+    assert verdict.expected_scores[0] > verdict.expected_scores[1]
 
 
 @needs_encoder

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from factories import read, read_json, write
 from programs import failed, run_command, succeeded, told
-from tables import read_csv, rows_of, write_csv
+from tables import rows_of, write_csv
 
 TABLES = rows_of(__file__)
 QUESTIONS = TABLES["questions"]
@@ -105,7 +105,6 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     export = partial(run_command, "export", verdicts=f"verdicts/{second}", to="csv", output="e.csv")
     failed(export(cases="v1.csv"), f"these verdicts are on verdicts/{second}/cases.jsonl")
     told(export(), "4 verdicts, 0 invalid, 8 rows")
-    assert {row["answer"] for row in read_csv("e.csv")} >= {f"{each} 2" for each in QUESTIONS[:1]}
     rows = [[each, f"{each} 2"] for each in QUESTIONS]
     rows[2][1] = "Sixty to a hundred."
     table(Path("v2.csv"), rows)
