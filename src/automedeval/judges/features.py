@@ -58,13 +58,8 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
         for response in case.responses:
             text = encoded[response.text]
             overlap = rouge_l([replace(case, responses=(response,))])[0]
-            rows.append(
-                [
-                    *own_features(asked, text),
-                    np.nan,
-                    *reference_features(encoded[reference], text, overlap),
-                ]
-            )
+            beside = reference_features(encoded[reference], text, overlap)
+            rows.append([*own_features(asked, text), np.nan, *beside])
             if asked.pieces and text.pieces:
                 nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
                 pairs[len(rows) - 1] = question, text.pieces[nearest]
@@ -91,22 +86,20 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     """Encode texts piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
     different = {text: readable(text) for text in texts}
     reads = encoder.reads(list(different.values()))
-    cut = {
-        text: pieces(words) if read else [] for (text, words), read in zip(different.items(), reads)
-    }
+    cut: dict[str, list[str]] = {}
+    for (text, words), is_read in zip(different.items(), reads):
+        cut[text] = pieces(words) if is_read else []
     distinct = list(dict.fromkeys(chain.from_iterable(cut.values())))
     encoded = dict(zip(distinct, encoder.encode_tokens(distinct)))
-    empty = np.empty((0, encoder.dimensions), np.float32)
-    return {
-        text: Text(
-            parts,
-            np.array([encoded[piece][0] for piece in parts], np.float32).reshape(
-                len(parts), encoder.dimensions
-            ),
-            np.vstack([encoded[piece][1] for piece in parts]) if parts else empty,
+    nothing = np.empty((0, encoder.dimensions), np.float32)
+    texts_read = {}
+    for text, parts in cut.items():
+        vectors = [encoded[piece][0] for piece in parts]
+        tokens = [encoded[piece][1] for piece in parts]
+        texts_read[text] = Text(
+            parts, np.vstack([nothing, *vectors]), np.vstack([nothing, *tokens])
         )
-        for text, parts in cut.items()
-    }
+    return texts_read
 
 
 def own_features(question: Text, response: Text) -> list[float]:

@@ -3,6 +3,7 @@
 It sees whether a response is about the question, answers it, and says what the reference says. It does not know medicine.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -17,7 +18,7 @@ from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, newest, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.checkpoints import described, fingerprint, weights_fingerprint
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import (
     UNSEEN,
@@ -26,6 +27,7 @@ from automedeval.records import (
     RecordError,
     Verdict,
     digest,
+    foreign_errors_at,
 )
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
@@ -143,20 +145,20 @@ class SmallJudge(ApartJudge):
         All cases are read, wanted or not: which texts share a batch changes the last digits of their vectors.
         """
         cases = [shown(prompt) for prompt in prompts]
-        by_length = sorted(
-            range(len(cases)),
-            key=lambda index: sum(len(response.text) for response in cases[index].responses),
-        )
+        lengths = [sum(len(response.text) for response in case.responses) for case in cases]
+        by_length = sorted(range(len(cases)), key=lengths.__getitem__)
         # The first one alone, so that a first verdict is there soon.
         starts = [0, *range(1, len(by_length), CHUNK), len(by_length)]
-        for window in (by_length[start:end] for start, end in pairwise(starts)):
-            if any(wanted[index] for index in window):
-                read = [cases[index] for index in window]
-                features = read_responses(read, self.encoder, self.pair_reader)
-                ends = np.cumsum([len(case.responses) for case in read])
-                for index, of_case in zip(window, np.split(features, ends[:-1])):
-                    if wanted[index]:
-                        yield index, of_case
+        for start, end in pairwise(starts):
+            window = by_length[start:end]
+            if not any(wanted[index] for index in window):
+                continue
+            read = [cases[index] for index in window]
+            features = read_responses(read, self.encoder, self.pair_reader)
+            ends = np.cumsum([len(case.responses) for case in read])
+            for index, of_case in zip(window, np.split(features, ends[:-1])):
+                if wanted[index]:
+                    yield index, of_case
 
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         if self.search is None:
@@ -201,18 +203,22 @@ def load_small_judge(
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote.
 
-    RecordError: a fault of `described`, a library or the encoder is missing, or the adapter is of another encoder.
+    RecordError: there is no description of one, a library or the encoder is missing, or it is not the encoder of the adapter.
     """
-
-    def learnt(content: Any) -> dict[str, Scale]:
-        scales = {
-            name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]
-        }
-        if unknown := {name for scale in scales.values() for name in scale.weights} - set(FEATURES):
-            raise ValueError(f"no feature is called {min(unknown)!r}")
-        return {"question": scales["question"], **scales}
-
-    scales, place = described(folder / "judge.json", "small judge", encoder.place, learnt)
+    file, place = folder / "judge.json", checkpoint_folder(encoder.place)
+    with foreign_errors_at(f"{file}: not the description of a small judge"):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        base = content["encoder"]
+        name, trained_on = base["name"], base["fingerprint"]
+        written = content["scales"]
+        scales = {name: Scale(**written[name]) for name in SCALES if name in written}
+        for scale in (scales["question"], *scales.values()):
+            if unknown := scale.weights.keys() - set(FEATURES):
+                raise ValueError(f"no feature is called {min(unknown)!r}")
+    if weights_fingerprint(place) != trained_on:
+        raise RecordError(
+            f"{place} is not the {name} that the small judge was trained on (fingerprint {trained_on})"
+        )
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
     adapter = fingerprint(folder / ADAPTER, [])

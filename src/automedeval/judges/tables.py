@@ -103,15 +103,18 @@ def _scores(verdict: Verdict, index: int) -> JsonObject:
     """Return what a verdict says of a response."""
     if verdict.checklist:
         met = verdict.checklist["met"]
-        counts = {
-            f"criteria_{name}": met.count(kind)
-            for name, kind in (("met", True), ("not_met", False), ("unread", None))
+        return {
+            "score": verdict.value(index),
+            "lowest": verdict.checklist["lowest"],
+            "highest": verdict.checklist["highest"],
+            "criteria_met": met.count(True),
+            "criteria_not_met": met.count(False),
+            "criteria_unread": met.count(None),
         }
-        ends = {name: verdict.checklist[name] for name in ("lowest", "highest")}
-        return {"score": verdict.value(index)} | ends | counts
-    scores = {
-        name.removesuffix("s"): getattr(verdict, name) for name in ("scores", "expected_scores")
-    }
-    scores |= {f"score_{name}": values for name, values in (verdict.criterion_scores or {}).items()}
-    scores = {name: values and values[index] for name, values in scores.items()}
-    return scores | {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}
+    lists = {"score": verdict.scores, "expected_score": verdict.expected_scores}
+    for name, scores in (verdict.criterion_scores or {}).items():
+        lists[f"score_{name}"] = tuple(scores)
+    said: JsonObject = {name: scores and scores[index] for name, scores in lists.items()}
+    for name, choice in (verdict.choices or {}).items():
+        said[f"choice_{name}"] = choice
+    return said

@@ -3,12 +3,11 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
 
 from automedeval.records import (
     JsonObject,
@@ -19,7 +18,6 @@ from automedeval.records import (
 from automedeval.records.hub_names import hub_name, note_commit
 
 HERE = Path("models")  # where models lie beside the user's cache
-T = TypeVar("T")
 DECISION = (
     "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
 )
@@ -145,23 +143,6 @@ def _sha256(file: Path) -> str:
 def _sha256_of(file: Path, *_: int) -> str:
     with open(file, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def described(file: Path, what: str, encoder: str, read: Callable[[Any], T]) -> tuple[T, Path]:
-    """Return what `read` makes of the JSON file that describes something trained on an encoder, and the encoder's folder.
-
-    RecordError if the file is not such a description, or the encoder is not the one that it names.
-    """
-    with foreign_errors_at(f"{file}: not the description of a {what}"):
-        content = json.loads(file.read_text(encoding="utf-8"))
-        encoded, made = content["encoder"], read(content)
-        name, base = encoded["name"], encoded["fingerprint"]
-    place = checkpoint_folder(encoder)
-    if weights_fingerprint(place) != base:
-        raise RecordError(
-            f"{place} is not the {name} that the {what} was trained on (fingerprint {base})"
-        )
-    return made, place
 
 
 def weights_fingerprint(encoder: Path) -> str:

@@ -319,21 +319,16 @@ def write_free(
 
 def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
     """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator."""
-    count = min(top_k or logits.shape[-1], logits.shape[-1])
-    best, tokens = logits.nan_to_num().topk(count, dim=-1)
+    size = logits.shape[-1]
+    best, tokens = logits.nan_to_num().topk(min(top_k or size, size), dim=-1)
     if logits.device.type == "mps":  # it has no float64
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     reached = odds.cumsum(dim=-1)
-    chances = torch.tensor(
-        [chance.random() for chance in rows.chance[: len(logits)]], dtype=odds.dtype
-    )
+    drawn = [chance.random() for chance in rows.chance[: len(logits)]]
+    limits = torch.tensor(drawn, dtype=odds.dtype, device=odds.device)[:, None] * reached[:, -1:]
     # argmax: the first token at which the cumulative probability exceeds the drawn number.
-    place = (
-        (reached > chances.to(odds.device)[:, None] * reached[:, -1:])
-        .int()
-        .argmax(dim=-1, keepdim=True)
-    )
+    place = (reached > limits).int().argmax(dim=-1, keepdim=True)
     return tokens.gather(1, place).squeeze(1).to(logits.device)
 
 

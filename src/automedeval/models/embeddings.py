@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # torch is loaded by those who need it
 # its cache.
 BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 
+# The modules of an encoder that takes the mean of its tokens.
+MEAN_OF_TOKENS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+
 
 class Encoder:
     """Encode texts as unit vectors in float32, in batches of texts of similar length: they are the same on every machine.
@@ -191,19 +194,23 @@ def plain_window(folder: Path) -> int | None:
             json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names
         )
         kinds = [module["type"].rpartition(".")[2] for module in modules]
-        plain = (
-            (network["model_type"], network["hidden_act"]) == ("bert", "gelu")
+        pooled = [name for name, value in pooling.items() if value is True]
+        is_bert = network["model_type"] == "bert" and network["hidden_act"] == "gelu"
+        is_plain_bert = (
+            is_bert
             and network.get("position_embedding_type", "absolute") == "absolute"
             and not network.get("is_decoder")
-            and kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
-            and [name for name, value in pooling.items() if value is True]
-            == ["pooling_mode_mean_tokens"]
-            and tokenizer["model"]["type"] == "WordPiece"
-            and tokenizer["normalizer"]["lowercase"] == words.get("do_lower_case", True)
-            and not text.get("do_lower_case")
-            and (folder / "model.safetensors").is_file()
         )
-        return int(text["max_seq_length"]) if plain else None
+        takes_mean = pooled == ["pooling_mode_mean_tokens"] and kinds in MEAN_OF_TOKENS
+        lowercase = tokenizer["normalizer"]["lowercase"]
+        reads_words = (
+            tokenizer["model"]["type"] == "WordPiece"
+            and lowercase == words.get("do_lower_case", True)
+            and not text.get("do_lower_case")
+        )
+        if not (is_plain_bert and takes_mean and reads_words):
+            return None
+        return int(text["max_seq_length"]) if (folder / "model.safetensors").is_file() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
