@@ -348,9 +348,7 @@ class Partners:
                 yield piece
             journal.sync()
         if waiting := sum(discussion.next_step is not None for discussion in discussions):
-            failures = [
-                failure for chat in self.chats.values() for failure in chat.failures
-            ]
+            failures = [failure for chat in self.chats.values() for failure in chat.failures]
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
