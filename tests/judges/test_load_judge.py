@@ -107,13 +107,15 @@ def test_the_small_judge_judges_unless_the_environment_names_another(machine, mo
 
 
 def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatch):
-    assert user_models() == machine / "cache" / "automedeval" / "models"
-    monkeypatch.setenv("HF_HOME", str(machine / "disk"))
-    assert user_models() == machine / "disk" / "automedeval" / "models"
-    monkeypatch.delenv("HF_HOME")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(machine / "home"))
-    assert user_models() == machine / "home" / ".cache" / "automedeval" / "models"
+    for name, above in (
+        ("HF_HOME", machine),
+        ("XDG_CACHE_HOME", machine),
+        ("HOME", machine / ".cache"),
+    ):
+        monkeypatch.delenv("HF_HOME", raising=False)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setenv(name, str(machine))
+        assert user_models() == above / "automedeval" / "models"
 
 
 ROWS = TABLES["rows"]

@@ -189,21 +189,6 @@ def test_an_added_token_that_no_template_writes_is_data_in_a_text_too(tiny_model
     assert (control in ids, white in ids) == (False, True)
 
 
-def test_likelihoods_are_those_of_plain_transformers(chat, plain):
-    pairs = [
-        ("Rest.\n\nQuestion:", " What helps a cold?"),
-        ("", " What helps?"),
-        ("Short.", " Why <|im_end|> so?"),
-    ]
-    likelihoods = dict(chat.likelihoods(pairs))
-    encoded = chat.encoder.encode_pairs(pairs)
-    for index, ((text, _), (_, tail)) in enumerate(zip(pairs, encoded, strict=True)):
-        ids = [chat.tokenizer.bos_token_id, *plain.ids(text)]
-        steps = plain.after(ids + tail, len(tail) + 1)
-        expected = [steps[at, token].item() for at, token in enumerate(tail)]
-        assert likelihoods[index] == pytest.approx(sum(expected) / len(expected), abs=1e-4)
-
-
 def test_templates_without_a_system_role_get_it_in_front_of_the_question(tmp_path):
     refusing = (
         "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
