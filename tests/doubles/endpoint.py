@@ -96,7 +96,7 @@ Reply = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 class EndpointDouble(LocalServer):
     """Serve /v1 on a port of this machine, a free one for 0. Use as a context manager.
 
-    `requests` are the requests so far: path, query, body, headers, and the times (monotonic seconds) of arrival and answer.
+    `requests` are the requests so far: path, query, body and headers.
     `most_at_once` is the largest number of simultaneous chat requests. `models` is what GET /v1/models lists, and
     /v1/models/NAME tells of one: entries, which get another `created` each time as vLLM's do; a reply, such as an `error`;
     None for a server without a list.
@@ -119,7 +119,6 @@ class EndpointDouble(LocalServer):
         return [request for request in self.requests if request["path"] == CHAT]
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        came = time.monotonic()
         if self._closing.is_set():  # on a connection that was kept open
             handler.close_connection = True
             return
@@ -132,7 +131,7 @@ class EndpointDouble(LocalServer):
         is_json = "json" in (handler.headers.get("content-type") or "")
         request = {"path": path, "body": json.loads(content) if is_json and content else content}
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        request |= {"query": query, "headers": headers, "came": came, "answered": None}
+        request |= {"query": query, "headers": headers}
         with self._lock:
             self.requests.append(request)
         told = self._told_of_models(path)
@@ -149,7 +148,6 @@ class EndpointDouble(LocalServer):
         finally:
             with self._lock:
                 self._at_once -= 1
-            request["answered"] = time.monotonic()
         if reply.get("hang"):
             handler.close_connection = True
         else:

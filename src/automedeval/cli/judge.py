@@ -164,29 +164,22 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
         """What is asked about a case, see `plan_requests`."""
         return {name: getattr(self, name) for name in ("orders", "seed", "runs", "baseline")}
 
-    def check_batch(self, rubric: Rubric, processes: Processes) -> None:
+    def check_batch(self, judge: str, rubric: Rubric, processes: Processes) -> None:
         """Raise RecordError if a file of requests cannot be written."""
-        if self.batch_file is None:
-            return
-        if processes.count > 1:
-            alone = "is written by one process; start the recipe without accelerate"
-            raise RecordError(f"--batch_file: {alone}")
-        if rubric.mode == "checklist":
-            several = f"{rubric.name} takes several prompts for each response; leave it out"
-            raise RecordError(f"--batch_file: {several}")
+        fault = ""
+        if parse_model(judge)[0] != "openai":
+            fault = "needs --judge openai:MODEL, the name that the model will be served by"
+        elif processes.count > 1:
+            fault = "is written by one process; start the recipe without accelerate"
+        elif rubric.mode == "checklist":
+            fault = f"{rubric.name} takes several prompts for each response; leave it out"
+        if self.batch_file and fault:
+            raise RecordError(f"--batch_file: {fault}")
 
     def complete(self) -> tuple[str, Path]:
-        """Put in what was not given, and the files of the packaged sample; return the judge and the output folder.
-
-        Raises:
-            RecordError: --batch_file is asked of a judge that is no endpoint.
-        """
+        """Put in what was not given, and the files of the packaged sample; return the judge and the output folder."""
         if self.judge is None:
             self.judge, self.judge_by_default = default_judge(), True
-        if self.batch_file and parse_model(self.judge)[0] != "openai":
-            raise RecordError(
-                "--batch_file needs --judge openai:MODEL, the name that the model will be served by"
-            )
         versions = [name or Path(file).stem for name, file in map(named_file, self.cases)]
         name = Path(self.files[0]).stem
         if self.cases == ["sample"] and not Path("sample").exists():
@@ -217,7 +210,7 @@ def main() -> None:
     args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
-    args.check_batch(rubric, processes)
+    args.check_batch(judge_name, rubric, processes)
     requests = planned_requests(args, judge_name, rubric, reported)
     tell(processes, *requests.notes, *unread_criteria(args, rubric, requests))
     # No server is asked what it can do, or whether verdicts are this judge's.
