@@ -27,7 +27,7 @@ from automedeval.records.processes import is_first
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_KINDS = ("openai", "likelihood", "baseline", "small", "recording")
+PREFIXES = ("openai", "likelihood", "baseline", "small", "recording")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
@@ -35,7 +35,7 @@ def parse_model(spec: str) -> tuple[str, str]:
     kind, colon, name = spec.partition(":")
     if spec == "small":
         return "small", ""  # the packaged one
-    return (kind, name) if colon and kind in _KINDS else ("checkpoint", spec)
+    return (kind, name) if colon and kind in PREFIXES else ("checkpoint", spec)
 
 
 def checked_model(spec: str) -> tuple[str, str]:
