@@ -9,17 +9,8 @@ from typing import Any
 from automedeval.evidence.run import Evidence, marked_numbers, reference_of
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import (
-    Results,
-    Wanted,
-    answer_fitting,
-)
-from automedeval.records import (
-    Case,
-    JsonObject,
-    Verdict,
-    question_text,
-)
+from automedeval.models.base import Results, Wanted, answer_fitting
+from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
 

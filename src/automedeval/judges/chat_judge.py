@@ -11,21 +11,9 @@ from automedeval.evidence.run import Evidence
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
-from automedeval.models.base import (
-    Answer,
-    Chat,
-    Dialogue,
-    Prompt,
-    Results,
-)
+from automedeval.models.base import Answer, Chat, Dialogue, Prompt, Results
 from automedeval.models.questions import odds_of
-from automedeval.records import (
-    Case,
-    JsonObject,
-    Verdict,
-    digest,
-    question_text,
-)
+from automedeval.records import Case, JsonObject, Verdict, digest, question_text
 from automedeval.records.tables import packaged
 from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric

@@ -8,18 +8,8 @@ from typing import Any
 
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
-from automedeval.models.base import (
-    Answer,
-    Prompt,
-    Results,
-    Wanted,
-    answer_groups,
-)
-from automedeval.records import (
-    JsonObject,
-    Verdict,
-    digest,
-)
+from automedeval.models.base import Answer, Prompt, Results, Wanted, answer_groups
+from automedeval.records import JsonObject, Verdict, digest
 from automedeval.rubrics.rubric import READINGS
 from automedeval.stats.checklist import checklist_score
 

@@ -19,12 +19,7 @@ from automedeval.judges.small import load_small_judge
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
-from automedeval.records import (
-    Case,
-    JsonObject,
-    RecordError,
-    option,
-)
+from automedeval.records import Case, JsonObject, RecordError, option
 from automedeval.records.command_line import parse
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.published import PACKAGED, rubric_of

@@ -5,12 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from automedeval.judges.base import BaseJudge
-from automedeval.records import (
-    Case,
-    JsonObject,
-    Verdict,
-    question_text,
-)
+from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.records.cases import read_table
 
 if TYPE_CHECKING:

@@ -17,12 +17,7 @@ from automedeval.models.checkpoints import (
     loading,
     user_models,
 )
-from automedeval.records import (
-    JsonObject,
-    RecordError,
-    check_least,
-    option,
-)
+from automedeval.records import JsonObject, RecordError, check_least, option
 from automedeval.records.processes import is_first
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from automedeval.records import (
-    JsonObject,
-    RecordError,
-    foreign_errors_at,
-    read_json,
-)
+from automedeval.records import JsonObject, RecordError, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_name, note_commit
 
 HERE = Path("models")  # where models lie beside the user's cache

@@ -16,15 +16,7 @@ from transformers import AutoConfig
 from transformers.decision import DecisionConfig, label_token_ids
 from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 
-from automedeval.models.base import (
-    Answer,
-    Answers,
-    Ids,
-    Prompt,
-    Slot,
-    Wanted,
-    answer_groups,
-)
+from automedeval.models.base import Answer, Answers, Ids, Prompt, Slot, Wanted, answer_groups
 from automedeval.models.checkpoints import DECISION
 from automedeval.models.local import LocalChat
 from automedeval.records import RecordError, foreign_errors_at

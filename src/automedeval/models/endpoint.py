@@ -22,15 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import (
-    Answer,
-    Answers,
-    Chat,
-    Dialogue,
-    Prompt,
-    Wanted,
-    lead,
-)
+from automedeval.models.base import Answer, Answers, Chat, Dialogue, Prompt, Wanted, lead
 from automedeval.models.completions import (
     OPTIONAL,
     REFUSED,
@@ -41,11 +33,7 @@ from automedeval.models.completions import (
     refusal,
     refused_parameter,
 )
-from automedeval.records import (
-    JsonObject,
-    digest,
-    parse_json,
-)
+from automedeval.records import JsonObject, digest, parse_json
 from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
 from automedeval.records.text import shown_address

@@ -10,15 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import (
-    Answer,
-    Answers,
-    Chat,
-    Dialogue,
-    Prompt,
-    Wanted,
-    lead,
-)
+from automedeval.models.base import Answer, Answers, Chat, Dialogue, Prompt, Wanted, lead
 from automedeval.records import RecordError, digest, read_placed
 from automedeval.records.types import Record
 

@@ -8,11 +8,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import (
-    Ids,
-    Messages,
-    Slot,
-)
+from automedeval.models.base import Ids, Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError, foreign_errors_at, read_text, whole
 from automedeval.records.extras import install
