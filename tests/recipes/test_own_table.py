@@ -46,12 +46,6 @@ def test_a_checkpoint_in_the_users_cache_answers_to_its_name(
     failed(run(), "tiny")
 
 
-def test_one_line_says_what_is_read_of_a_table(table):
-    said = judge("mine.csv", judge=BASELINE).stdout
-    read_of = "read: question, bot-v1, bot-v2 (answers), reference; not read: notes, date (no text); 3 rows, 3 cases"
-    assert said.startswith(f"mine.csv: {read_of}")
-
-
 @pytest.mark.parametrize("prepared", [False, True])
 def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared):
     if prepared:

@@ -9,10 +9,8 @@ import pytest
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.own_rubric import own_rubric
-from programs import SAMPLE, error_line, run_command, run_recipe
+from programs import SAMPLE, error_line, run_command
 from tables import rows_of
-
-from automedeval.records import RecordError, read_json
 
 ROWS = rows_of(__file__)
 DEEP = "[" * 200_000
@@ -65,24 +63,6 @@ def test_a_file_that_harms_is_one_line(good_files, command, name, content, said)
     assert said in end
     assert len(line) < 400
     assert sorted(set(os.listdir()) - {"out"}) == before
-
-
-def test_records_of_runs_are_read_alike(good_files):
-    Path("deep.json").write_text(DEEP)
-    with pytest.raises(RecordError, match=r"^deep\.json: not JSON: nested too deeply$"):
-        read_json(Path("deep.json"))
-    words = (
-        "model",
-        good_files,
-        "--repo",
-        "o/n",
-        "--dry_run",
-        "--agreement",
-        good_files / "deep.json",
-    )
-    assert error_line(run_recipe("publish", *words)).endswith(
-        "deep.json: not JSON: nested too deeply"
-    )
 
 
 def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_files):

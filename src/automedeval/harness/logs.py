@@ -65,10 +65,10 @@ class Answers:
                 self.left_out[read] += 1
         return self
 
-    def reference(self, read: Callable[..., str | None], *target: Any) -> str | None:
-        """Return the reference that a function reads, None where it cannot be told, which is counted."""
+    def reference(self, target: Any, written: bool = False) -> str | None:
+        """Return the reference of a target, see `reference_of`; None where it cannot be told, which is counted."""
         try:
-            return read(*target)
+            return reference_of(target, written)
         except RecordError:
             self.notes[NO_REFERENCE] += 1
             return None
@@ -176,7 +176,7 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
     question = question_of(prompt, place)
     log.notes[FURTHER] += len(texts) - 1
     log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-    reference = log.reference(reference_of, line.get("target"), True)
+    reference = log.reference(line.get("target"), written=True)
     return _answer(_get(line, place, "doc_id"), question, texts[0], reference)
 
 
@@ -210,7 +210,7 @@ def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
     further = len(_find(list, sample, "output", "choices")) - 1
     log.notes[FURTHER] += max(further, 0)
     log.notes[MORE] += shows_more(prompt)
-    reference = log.reference(reference_of, sample.get("target"))
+    reference = log.reference(sample.get("target"))
     epoch = _find(int, sample, "epoch") or 1
     return _answer(_get(sample, place, "id"), question, text, reference, epoch)
 
