@@ -48,8 +48,9 @@ def test_four_splits_are_loaded_as_trl_reads_them(study):
 def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[dict]:
     about = {"annotator": "a", "role": "chief", "criterion": criterion, "score": score}
     return [
-        {"case_id": v.case_id, "judge": v.judge, "verdict_digest": v.digest} | about
-        for v in verdicts
+        about
+        | {"case_id": verdict.case_id, "judge": verdict.judge, "verdict_digest": verdict.digest}
+        for verdict in verdicts
     ]
 
 
@@ -57,12 +58,9 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
     strong[0] = verdict_of(study.cases[0], "strong", scores=None)
     weak.append(verdict_of(case_of(99), "weak"))
-    ratings = []
-    for criterion, fails in (("knowledge", {"case-2": "ab"}), ("fluency", {"case-3": "b"})):
-        for rating in ratings_of(strong[2:5], criterion):
-            for name in "ab":
-                score = int(name not in fails.get(rating["case_id"], ""))
-                ratings.append(rating | {"annotator": name, "score": score})
+    ratings = ratings_of(strong[2:3], "knowledge") + ratings_of(strong[3:5], "knowledge", 1)
+    ratings += ratings_of(strong[2:5], "fluency", 1)
+    ratings += [rating | {"annotator": "b"} for rating in ratings_of(strong[3:4], "fluency")]
     lines = ROWS["test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"]
     done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
     assert {*lines} <= {*done.stdout.splitlines()}
@@ -90,20 +88,14 @@ def test_the_card_counts_the_rows_that_nobody_rated(study):
 
 def test_ratings_of_another_text_are_counted_and_not_applied(study):
     """The verdicts of a run without the knowledge store are other texts of the same judges on the same cases."""
-    failed = ratings_of(study.verdicts["strong"][:5], "knowledge")
-    for place, changed in (
-        (0, {"rationale": "Another text."}),
-        (1, {"scores": (4, 2)}),
-        (2, {"order": (0, 1)}),
-    ):
-        study.verdicts["strong"][place] = verdict_of(study.cases[place], "strong", **changed)
-    # The same text.
-    study.verdicts["strong"][3] = verdict_of(
-        study.cases[3], "strong", run=1, usage={"prompt_tokens": 1}
-    )
-    done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", failed)))
-    assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}
-    assert "3 ratings are of other verdicts, or of other texts of these: " in done.stdout
+    strong = study.verdicts["strong"]
+    ratings = ratings_of(strong[:3], "knowledge")
+    strong[0] = verdict_of(study.cases[0], "strong", rationale="Another text.")
+    strong[1] = verdict_of(study.cases[1], "strong", scores=(4, 2))
+    strong[2] = verdict_of(study.cases[2], "strong", run=1)  # the same text
+    done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
+    assert study.dropped() == {"fails knowledge": ["case-2"]}
+    assert "2 ratings are of other verdicts, or of other texts of these: " in done.stdout
 
 
 def test_the_order_of_the_input_changes_no_byte(study):

@@ -53,12 +53,13 @@ class Part:
             file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
         return cls(name, Fraction(percent[1]) / 100, quality)
 
-    def accepts(self, teacher: str, quality: str | None) -> bool:
-        return teacher == self.teacher and self.quality in ("any", quality)
-
     def accepted(self, verdicts: Mapping[Key, str | None]) -> list[str]:
         """Return the cases that have a verdict for this part."""
-        return [case for (case, name), quality in verdicts.items() if self.accepts(name, quality)]
+        cases = []
+        for (case, teacher), quality in verdicts.items():
+            if teacher == self.teacher and self.quality in ("any", quality):
+                cases.append(case)
+        return cases
 
     def number(self, there: int, free: int) -> int:
         """Return how many verdicts it takes of the `free` ones; a share is of all that are `there`."""

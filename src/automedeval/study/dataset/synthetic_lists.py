@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from automedeval.records import Case, RecordError, Response
@@ -46,7 +46,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
         right = clip(case.reference or "", WORDS)
         near = far = None
         if right:
-            of_same = (other for other in _turn(of_topic[topics[number]], rng) if other != number)
+            of_same = [at for at in _turn(of_topic[topics[number]], rng) if at != number]
             near = _first(cases, of_same, {right})
         if near:
             words = set(topics[number].split())
@@ -73,11 +73,10 @@ def _beginning(answer: str, unlike: set[str]) -> str | None:
     return cut if normalise(cut) not in map(normalise, unlike) else None
 
 
-def _turn(numbers: list[int], rng: random.Random) -> Iterator[int]:
-    """Yield the numbers from a drawn place on, and then those before it."""
+def _turn(numbers: list[int], rng: random.Random) -> list[int]:
+    """Return the numbers from a drawn place on, and then those before it."""
     start = rng.randrange(len(numbers)) if numbers else 0
-    for place in itertools.chain(range(start, len(numbers)), range(start)):
-        yield numbers[place]
+    return numbers[start:] + numbers[:start]
 
 
 def _first(cases: Sequence[Case], numbers: Iterable[int], unlike: set[str]) -> str | None:
