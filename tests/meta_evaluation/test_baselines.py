@@ -2,21 +2,17 @@
 
 import numpy as np
 import pytest
-from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline
-from automedeval.meta_evaluation.facts import against_best
 from automedeval.stats.bootstrap import (
     Estimate,
     adjust,
     bootstrap,
     difference,
     estimate_from,
-    plain,
     ratio,
 )
 
-ROWS = rows_of(__file__)
 LONGER, BM25 = "longer text", "BM25 to the question"
 
 
@@ -32,16 +28,6 @@ def best(gaps: dict[str, float | Estimate]) -> dict | None:
         record["difference"] = each if isinstance(each, Estimate) else gap(each)
     adjust(records, "difference")
     return best_baseline(records)
-
-
-@pytest.mark.parametrize(
-    ("value", "words"), ROWS["test_a_sentence_sets_it_against_the_best_of_them"]
-)
-def test_a_sentence_sets_it_against_the_best_of_them(value, words):
-    said = against_best("mine", plain(best({LONGER: 0.3, BM25: value})))
-    assert said.startswith(
-        f"mine {words} BM25 to the question: difference in concordance {value:.2f} (95 % interval "
-    )
 
 
 def test_every_baseline_counts_and_worse_is_adjusted_for_their_number():

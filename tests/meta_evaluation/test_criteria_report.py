@@ -146,8 +146,8 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     report = made(tmp_path, **given)
     assert "other is uncertified" in report.told
     assert "j is uncertified" not in report.told
-    assert "Criteria by other, uncertified<" in report.page
-    assert "Criteria by j<" in report.page
+    assert ">other, uncertified<" in report.page
+    assert ">j<" in report.page
 
 
 def test_the_report_says_how_often_a_judge_of_criteria_prefers_the_longer_response_and_how_to_audit_it(

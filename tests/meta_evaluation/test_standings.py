@@ -87,16 +87,14 @@ def test_a_choice_of_the_worse_response_is_a_loss_of_its_model(share):
 
 
 def test_ranks_overlap_unless_the_difference_is_clear():
-    """Beside scipy's t-tests of the pairs, adjusted by hand, and its bootstrap of the share."""
+    """Beside scipy's t-tests of the pairs, adjusted by hand."""
     scores = np.random.default_rng(1).integers([2, 2, 1], [6, 6, 3], (40, 3))
     cases = [case_of("1", "2", "3", name=str(n)) for n in range(40)]
     verdicts = [verdict(*row, name=str(n)) for n, row in enumerate(scores.tolist())]
     rows, profile = ranked(cases, verdicts)
-    won, p = np.zeros((3, 40)), {}
+    p = {}
     for first, second in combinations(range(3), 2):
         margin = np.sign(scores[:, first] - scores[:, second])
-        won[first] += (1 + margin) / 4
-        won[second] += (1 - margin) / 4
         p[first, second] = scipy.stats.ttest_1samp(margin, 0).pvalue
     assert p[0, 1] > 0.05
     assert max(p[0, 2], p[1, 2]) < 0.05 / 3
@@ -104,13 +102,6 @@ def test_ranks_overlap_unless_the_difference_is_clear():
     first, second, more = profile.unclear
     assert {first, second} == {"a", "b"}
     assert more > 0
-    for row in rows:
-        shares, share = won["abc".index(row["model"])], row["share of pairs won"]
-        theirs = scipy.stats.bootstrap((shares,), np.mean, method="percentile", rng=0)
-        low, high = theirs.confidence_interval
-        ends = [share["low"], share["value"], share["high"]]
-        assert ends == pytest.approx([low, shares.mean(), high], abs=0.02)
-    assert ranked(cases[:1], verdicts[:1])[1].unclear[2] is not None
 
 
 @pytest.mark.parametrize(("blind_to", "counted"), [(["dose"], (2, 3)), (None, (0, 0))])

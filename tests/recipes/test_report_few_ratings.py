@@ -46,24 +46,18 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
         assert powered["high"] - powered["low"] < classical["high"] - classical["low"]
         assert mean["worth"] > 15
         assert ("difference" in figures) == (model != few["baseline"])
-    assert f'<td dir="auto">less {few["baseline"]}</td>' in report.page
+    assert f"Differences are from {few['baseline']}" in report.page
     assert report.told.count(" points by the ratings and good together, ") == 2
     assert re.search("15 rated cases say as much as [0-9]+ to [0-9]+ without a judge", report.told)
     assert "a random draw of all cases" in report.page
-    everything = made(tmp_path, verdicts, ratings=RATINGS)
-    assert "few_ratings" not in everything.result
-    assert "random draw" not in everything.page
+    assert "few_ratings" not in made(tmp_path, verdicts, ratings=RATINGS).result
 
 
 @pytest.mark.parametrize(
-    ("shift", "baseline", "said"),
-    [
-        (1.0, "a", "b is rated lower than a: -0.9"),
-        (1.0, "b", "a is rated higher than b: 0.9"),
-        (0.1, "a", "b is not clearly different from a: "),
-    ],
+    ("shift", "said"),
+    [(1.0, "a is rated higher than b: 0.9"), (0.1, "a is not clearly different from b: ")],
 )
-def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift, baseline, said):
+def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift, said):
     """Beside `prediction_powered` of arrays that are drawn here; three verdicts are invalid."""
     draw = np.random.default_rng(0)
     points = 3 + draw.normal(0, 0.3, (40, 2)) + [shift, 0]
@@ -71,24 +65,20 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     scores[[0, 4, 30]] = np.nan
     cases, ratings, verdicts = [], [], []
     for number, (rated, own) in enumerate(zip(points.tolist(), scores.tolist())):
-        case = case_of(f"c{number}", "What helps?", {"a": "Rest.", "b": "Tea."})
-        cases.append(case)
+        cases.append(case_of(f"c{number}", "What helps?", {"a": "Rest.", "b": "Tea."}))
         if number < 20:
-            ratings += [rating(case["id"], model, score) for model, score in zip("ab", rated)]
-        valid = not np.isnan(own).any()
-        whole = [round(score) for score in own] if valid else None
-        verdicts.append(verdict(case, whole, expected_scores=own if valid else None))
-    report = made(tmp_path, verdicts, cases=cases, ratings=ratings, baseline=baseline)
+            ratings += [rating(f"c{number}", model, score) for model, score in zip("ab", rated)]
+        whole = None if np.isnan(own).any() else [round(score) for score in own]
+        verdicts.append(verdict(cases[-1], whole, expected_scores=whole and own))
+    report = made(tmp_path, verdicts, cases=cases, ratings=ratings, baseline="b")
     assert f"\n{said}" in report.told
-    other = "ab"[baseline == "a"]
-    figures = report.result["few_ratings"]["judges"]["echo"][other]["difference"]
-    places = ["ab".index(name) for name in (other, baseline)]
-    people = np.where(np.arange(40) < 20, np.subtract(*points.T[places]), np.nan)
-    wanted = prediction_powered(people, np.subtract(*scores.T[places])).to_dict()
+    figures = report.result["few_ratings"]["judges"]["echo"]["a"]["difference"]
+    people = np.where(np.arange(40) < 20, points[:, 0] - points[:, 1], np.nan)
+    wanted = prediction_powered(people, scores[:, 0] - scores[:, 1]).to_dict()
     assert figures["rated_without_verdict"] == 2
     for kind in KINDS:
-        ends = [figures[kind][end] for end in ("value", "low", "high")]
-        assert ends == pytest.approx([wanted[kind][end] for end in ("value", "low", "high")])
+        for end in ("value", "low", "high"):
+            assert figures[kind][end] == pytest.approx(wanted[kind][end])
 
 
 def test_judges_that_compare_pairs_have_no_means(tmp_path):
@@ -98,7 +88,6 @@ def test_judges_that_compare_pairs_have_no_means(tmp_path):
         given = {"ratings": drawn_ratings(15), "baseline": baseline}
         judges = made(tmp_path, pairwise_verdicts(), **given).result["few_ratings"]["judges"]
         sides.append(judges["pairs: correctness"][model])
-    assert list(judges) == ["pairs", "pairs: correctness", "pairs: harmfulness"]
     plain, _ = sides
     assert "mean" not in plain
     assert plain["win_rate"]["weight"] > 0

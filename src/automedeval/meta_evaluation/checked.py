@@ -3,13 +3,11 @@
 import csv
 import io
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy import ndarray
 
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, in_words
 from automedeval.meta_evaluation.facts import AGAINST
@@ -40,19 +38,12 @@ def measure(
     tree: JsonObject = {}
     for model, responses in by_model.items():
         case = np.array([numbers[response.case_id] for response in responses])
-
-        def share(marked: Sequence[float], case: ndarray = case) -> Any:
-            nothing = "no answer that could be read"
-            return mean_of(np.array(marked), case, len(cases), nothing, SHARE)
-
-        differing = [
-            np.nan if response.unread else float(bool(response.differs)) for response in responses
-        ]
-        tree[model] = {
-            "answers": len(responses),
-            "compared": sum(response.unread is None for response in responses),
-            "differing_answers": share(differing),
-        }
+        differs = np.array([bool(response.differs) for response in responses], float)
+        is_read = np.array([response.unread is None for response in responses])
+        marked = np.where(is_read, differs, np.nan)
+        share = mean_of(marked, case, len(cases), "no answer that could be read", SHARE)
+        counts = {"answers": len(responses), "compared": int(is_read.sum())}
+        tree[model] = counts | {"differing_answers": share}
     return plain(estimate(tree, len(cases), resamples))
 
 
@@ -66,9 +57,8 @@ def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:
     """Return the table of the figures, the model with most numbers that differ first."""
     rows = []
     for model, share in _shares(figures):
-        of_model = figures[model]
-        row = {"model": model, "answers": of_model["answers"], "a number differs": span(share)}
-        rows.append(row)
+        answers = figures[model]["answers"]
+        rows.append({"model": model, "answers": answers, "a number differs": span(share)})
     return rows
 
 
@@ -94,32 +84,33 @@ def check_sentences(
     return [*lines, f"{left} {no_proof}"]
 
 
+def _with_answers(
+    cases: Sequence[Case], checked: Sequence[CheckedResponse]
+) -> Iterator[tuple[CheckedResponse, JsonObject]]:
+    """Yield what was found in each answer, and which answer it is."""
+    by_id = {case.id: case for case in cases}
+    for response in checked:
+        case = by_id[response.case_id]
+        index = case.models.index(response.model)
+        answer = {
+            "case_id": case.id,
+            "row": case.row_of(index),
+            "model": response.model,
+            "question": question_text(case.question),
+            "text": case.responses[index].text,
+        }
+        yield response, answer
+
+
 def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> list[JsonObject]:
     """Return the answers with something to look at: the largest factor first."""
-    by_id = {case.id: case for case in cases}
     answers = []
-    for response in checked:
-        if not response.differs:
-            continue
-        case, index = _place(by_id, response)
-        places = sorted(response.differs, key=itemgetter("start"))
-        answers.append(
-            {
-                "case_id": case.id,
-                "row": case.row_of(index),
-                "model": response.model,
-                "question": question_text(case.question),
-                "text": marked(case.responses[index].text, places),
-                "numbers": response.differs,
-            }
-        )
+    for response, answer in _with_answers(cases, checked):
+        if response.differs:
+            places = sorted(response.differs, key=itemgetter("start"))
+            answer["text"] = marked(answer["text"], places)
+            answers.append(answer | {"numbers": response.differs})
     return sorted(answers, key=_largest_factor, reverse=True)
-
-
-def _place(by_id: Mapping[str, Case], checked: CheckedResponse) -> tuple[Case, int]:
-    """Return the case of a checked response, and its index there."""
-    case = by_id[checked.case_id]
-    return case, case.models.index(checked.model)
 
 
 def _largest_factor(answer: JsonObject) -> float:
@@ -130,13 +121,13 @@ def places_in_words(answers: Sequence[JsonObject]) -> list[str]:
     """Return the first places to look at, each with both sentences, for the terminal."""
     lines = []
     for answer in answers[:SHOWN]:
-        for mark in answer["numbers"][:1]:
-            source = mark["source"] + ":"
-            lines += [
-                f"\n{in_words(mark)}  ({answer['model']}, {answer['case_id']})",
-                f"  answer:    {_in_brackets(mark['sentence'])}",
-                f"  {source:<10} {_in_brackets(mark['passage'])}",
-            ]
+        mark = answer["numbers"][0]
+        source = mark["source"] + ":"
+        lines += [
+            f"\n{in_words(mark)}  ({answer['model']}, {answer['case_id']})",
+            f"  answer:    {_in_brackets(mark['sentence'])}",
+            f"  {source:<10} {_in_brackets(mark['passage'])}",
+        ]
     return lines
 
 
@@ -178,15 +169,12 @@ def check_page(
 
 def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     """Return a row for each number that differs, and for each answer without one."""
-    file, by_id = io.StringIO(), {case.id: case for case in cases}
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    file = io.StringIO()
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for response in checked:
-        case, index = _place(by_id, response)
-        about: JsonObject = {"case_id": case.id, "model": response.model}
-        about |= {"row": case.row_of(index), "question": question_text(case.question)}
+    for response, answer in _with_answers(cases, checked):
         for line in _lines(response):
-            cells = about | line
+            cells = answer | line
             writer.writerow({name: no_formula(cells.get(name, "")) for name in COLUMNS})
     return file.getvalue()
 

@@ -91,7 +91,7 @@ def render_report(
     style = _template_file("automedeval.meta_evaluation", "report.css")
     source = "".join(_template_file(room, script) for script in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    context = {"bars": None, "links": ()} | context | vars(said)
+    context = {"bars": None, "links": (), "figures": ()} | context | vars(said)
     context |= {"title": title, "tables": tables}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"

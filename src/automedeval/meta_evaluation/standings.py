@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from numpy import ndarray
-
 from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked, shares_won
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
@@ -15,7 +13,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 from automedeval.meta_evaluation.criteria.report import candidates
 from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import JsonObject, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
@@ -33,14 +31,14 @@ def rank(
     if rubric.in_words:
         return by_degrees(judge)
     row = rows_of([judge])[0]
-    rows = {record["model"]: record for record in by_values(judge, row.best, row.wins)}
-    stands = ranked(cases, row.wins)
-    order, ranks = stands["order"], stands["ranks"]  # as in the report
-    rest = sorted(rows.keys() - {*order}, key=lambda model: (-_value(rows[model]), model))
+    by_model = figures_by_model(judge, row)
+    stands = ranked(cases, row.wins)  # as in the report
+    rest = by_model.keys() - {*stands["order"]}
+    rest = sorted(rest, key=lambda model: (-_value(by_model[model]), model))
     table = []
-    for model in (*order, *rest):
-        rank = {"rank": ranks.get(model)} if ranks else {}
-        table.append({"model": model} | rank | rows[model])
+    for model in (*stands["order"], *rest):
+        rank = {"rank": stands["ranks"].get(model)} if stands["ranks"] else {}
+        table.append({"model": model} | rank | by_model[model])
     # The run prints the share of valid verdicts and the next command itself.
     known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
     return table, known_of_judge(row, **known)
@@ -57,32 +55,31 @@ def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
 
 
-def by_values(judge: VerdictTable, values: ndarray | None, relation: ndarray) -> list[JsonObject]:
-    """Return a row for each model of which verdicts say something, or that has an unread response.
+def figures_by_model(judge: VerdictTable, row: Row) -> dict[str, JsonObject]:
+    """Return model → its figures, for each model of which verdicts say something, or that has an unread response.
 
-    It has the cases and the mean of the values, float [responses], the share of pairs won by the relations [pairs], a tie
-    counting half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses, and of
-    those with a number that differs from the reference.
+    They are the cases and the mean of the scores, the share of pairs won, a tie counting half, each an estimate as plain data,
+    and where there are any, the numbers of empty and of unread responses, and of those with a number that differs from the
+    reference.
     """
     cases = judge.cases
     table: dict[str, JsonObject] = {model: {} for model in cases.models}
-    means = {} if values is None else means_by_model(cases, values)
+    means = {} if row.best is None else means_by_model(cases, row.best)
     for model, mean in means.items():
         table[model] |= {"cases": mean.n, MEAN: mean}
-    for model, share in shares_won(cases, relation).items():
+    for model, share in shares_won(cases, row.wins).items():
         table[model] |= {WON: share} if judge.criteria == [] else {"pairs": share.n, WON: share}
     for model, figures in candidates(judge).items() if judge.on_criteria else ():
         table[model] |= {name: figures[name] for name in ("harm", "unread criteria")}
     differs = {model: count for model, (count, *_) in differing_by_model(judge).items() if count}
     unread = judge.by_model(judge.unread)
     counts = {"empty": judge.by_model(cases.empty), "unread": unread, "a number differs": differs}
-    rows = []
+    by_model = {}
     for model, figures in bootstrap.plain(bootstrap.estimate(table, cases.clusters)).items():
         if figures or model in unread:
-            row = {"model": model} | figures
-            row |= {name: numbers.get(model, 0) for name, numbers in counts.items() if numbers}
-            rows.append(row)
-    return rows
+            more = {name: numbers.get(model, 0) for name, numbers in counts.items() if numbers}
+            by_model[model] = figures | more
+    return by_model
 
 
 def _value(row: JsonObject) -> float:

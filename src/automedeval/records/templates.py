@@ -11,6 +11,7 @@ _FILTERS = (
     text.number,
     text.p_value,
     text.percent,
+    text.several,
     text.span,
 )
 

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from programs import ROOT, SAMPLE, failed, run_recipe, succeeded
 from tables import rows_of
 
-from automedeval.meta_evaluation.report.text import answer, credit_of
+from automedeval.meta_evaluation.report.text import answer, credit_of, main_judge
 from automedeval.models.checkpoints import fingerprint
 from automedeval.records import RecordError
 from automedeval.records.text import cell
@@ -88,7 +88,8 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, result
 
 def page_of(result: dict) -> dict[str, str]:
     """Return the facts of a report's page on the judge."""
-    return answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
+    result = result | {"main_judge": result["main_judge"] | {"name": "tiny"}}
+    return answer(result, main_judge(result))
 
 
 def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint, results):

@@ -18,7 +18,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.runs import over_runs, trainings_of
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject
-from automedeval.records.text import by_reason, p_value, span
+from automedeval.records.text import by_reason, p_value, percent, span
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import (
     SHARE,
@@ -198,20 +198,22 @@ def _on_shared_cases(sides: list[Figures]) -> list[Figures]:
     return sides
 
 
-def lines_in_words(table: JsonObject) -> list[JsonObject]:
-    """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences."""
-    lines = []
-    for row in table["rows"]:
-        runs = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
-        line = {"judge": row["judge"], "valid": row["valid"], "runs": runs}
-        line |= {"ours": row["judge"] == table["ours"], "cells": [], "differences": []}
-        for name in table["columns"]:
-            cell, column = row["cells"][name], COLUMNS[name]
-            line["cells"].append(_in_words(cell, column))
-            if "difference" in cell:
-                line["differences"].append(_test_in_words(cell, column))
-        lines.append(line)
-    return lines
+def means_in_words(row: JsonObject) -> dict[str, str]:
+    """Return a judge's line: its runs, its share of valid verdicts, and its cells by the labels of their columns."""
+    runs = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
+    line = {"runs": runs, "valid": percent(row["valid"])}
+    for name, cell in row["cells"].items():
+        line[COLUMNS[name].label] = _in_words(cell, COLUMNS[name])
+    return line
+
+
+def tests_in_words(row: JsonObject) -> dict[str, str]:
+    """Return how a judge differs from the main one, by the labels of the columns."""
+    line = {}
+    for name, cell in row["cells"].items():
+        if "difference" in cell:
+            line[COLUMNS[name].label] = _test_in_words(cell, COLUMNS[name])
+    return line
 
 
 def _in_words(cell: JsonObject, column: Column) -> str:

@@ -1,7 +1,6 @@
 """What changed from one version of a model to the next, answer by answer: for the grid and the first screen."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 import numpy as np
 import scipy
@@ -11,42 +10,35 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.page import Scale
 from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, marks_of
 from automedeval.meta_evaluation.table import Row
-from automedeval.records import JsonObject, RecordError, question_text
+from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps
 from automedeval.stats.bootstrap import Estimate, holm
-from automedeval.stats.prediction_powered import prediction_powered
+from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
-def candidates_of(cases: Cases, chosen: Iterable[str], option: str) -> dict[str, np.ndarray]:
-    """Return the response of some candidates in every case: candidate → int [cases], -1 where there is none.
-
-    Args:
-        chosen: the names of the candidates.
-        option: what named them.
+def responses_of(cases: Cases, model: str, option: str) -> np.ndarray:
+    """Return the response of a model in every case, int [cases], -1 where there is none; `option` is what named it.
 
     Raises:
-        RecordError: a name of `chosen` that no candidate has.
+        RecordError: no model has this name.
     """
-    chosen = list(dict.fromkeys(chosen))
-    if unknown := [name for name in chosen if name not in cases.models]:
+    if model not in cases.models:
         names = in_a_row(cases.models[:8] + (["…"] if len(cases.models) > 8 else []))
-        raise RecordError(f"{option}: {cases.source} has no model {unknown[0]!r}; it has {names}")
-    responses = {}
-    for name in chosen:
-        at = np.flatnonzero(cases.model_of == cases.models.index(name))
-        responses[name] = np.full(len(cases), -1)
-        responses[name][cases.panel.case[at]] = at
+        raise RecordError(f"{option}: {cases.source} has no model {model!r}; it has {names}")
+    at = np.flatnonzero(cases.model_of == cases.models.index(model))
+    responses = np.full(len(cases), -1)
+    responses[cases.panel.case[at]] = at
     return responses
 
 
-def in_common(candidates: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
-    """Return the responses of two candidates in the cases that both answered: int [2, cases in common]."""
-    sides = np.stack([candidates[name] for name in names])
-    return sides[:, (sides >= 0).all(axis=0)]
+def in_common(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the responses of two models, as of `responses_of`, in the cases that both answered."""
+    both = (first >= 0) & (second >= 0)
+    return first[both], second[both]
 
 
 def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -69,11 +61,10 @@ def in_clusters(gaps: np.ndarray, clusters: np.ndarray) -> np.ndarray:
 
 def paired_difference(gaps: np.ndarray, scale: Scale) -> Estimate:
     """Return the mean of a judge's differences, float [clusters]; no interval exceeds the scale."""
-    mean = prediction_powered(np.full(len(gaps), np.nan), gaps).naive
-    if mean.low is None or mean.high is None or scale is None:
-        return mean
+    if scale is None:
+        return mean_over_cases(gaps)
     most = float(scale[1] - scale[0])
-    return replace(mean, low=max(mean.low, -most), high=min(mean.high, most))
+    return mean_over_cases(gaps, (-most, most))
 
 
 def p_value(gaps: np.ndarray, mean: Estimate, better: int, worse: int) -> float | None:
@@ -92,36 +83,6 @@ def p_value(gaps: np.ndarray, mean: Estimate, better: int, worse: int) -> float 
 def drop_on(scale: Scale) -> float:
     """Return by how many points a score on this scale falls that is read first; none is without a scale."""
     return min(DROP, (scale[1] - scale[0]) / 2) if scale else np.inf
-
-
-def beside_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, np.ndarray], Changed]:
-    """Set the answers of every other model beside those of one model, case by case, by one line.
-
-    Returns:
-        model → the answers of the baseline and of this model in the cases of both, int [2, cases in common]. And the gap and
-        the marks of all answers.
-
-    Raises:
-        RecordError: no model has this name.
-    """
-    responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
-    sides = {name: in_common(responses, baseline, name) for name in responses if name != baseline}
-    gap = np.full(cases.responses, np.nan)
-    marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
-    marked, values = marks_of(row.judge), row.ranking_values
-    for old, new in sides.values():
-        # Of a judge of pairs: what it says of these two.
-        gap[new] = better(row, cases, new, old) if row.best is None else values[new] - values[old]
-        gap[new] *= in_steps(gap[new], row.judge.step) != 0
-        relation = row.judge.relation_of(gap[new].round(2), row.band)  # as it is shown
-        relation += (relation == 0) * (
-            cases.empty[old] * 1.0 - cases.empty[new]
-        )  # an empty answer loses a tie
-        marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
-        for name, parts in NEWLY.items():
-            had, has = (np.any([marked[part][at] for part in parts], axis=0) for at in (old, new))
-            marks[f"newly_{name}"][new] = has & ~had
-    return sides, (gap, marks)
 
 
 def lowest_rated(cases: Cases, people: People | None, row: Row) -> JsonObject:
@@ -151,37 +112,77 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         have a mark of `NEWLY` that the baseline's lacks, the
         "means" of the baseline and of it in the cases that both have, and their "difference" with its "p" value, also adjusted
         for the number of models (Holm); "questions" has the first words of these cases. And the gap and
-        the marks of all answers, as `beside_baseline` returns them.
+        the marks of all answers.
+
+    Raises:
+        RecordError: no model has this name.
     """
-    values = row.ranking_values
-    drop = drop_on(row.judge.scale)
+    of_baseline = responses_of(cases, baseline, "--baseline")
+    gap = np.full(cases.responses, np.nan)
+    marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
+    marked = marks_of(row.judge)
     record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
-    sides, (gap, marks) = beside_baseline(cases, row, baseline)
-    for name, (old, new) in sides.items():
-        lost = new[marks["lost"][new]]
-        worse = [
-            cases.records[cases.panel.case[at]] for at in lost[np.argsort(gap[lost], kind="stable")]
-        ]
-        better, both = int(marks["won"][new].sum()), ~np.isnan(gap[new])
-        independent = in_clusters(gap[new], cases.clusters[cases.panel.case[new]])
-        difference = paired_difference(independent, row.judge.scale)
+    for name in cases.models:
+        if name == baseline:
+            continue
+        old, new = in_common(of_baseline, responses_of(cases, name, "--baseline"))
+        gap[new] = _gaps(cases, row, old, new)
+        relation = row.judge.relation_of(gap[new].round(2), row.band)  # as it is shown
+        # an empty answer loses a tie
+        relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])
+        marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
+        for kind, parts in NEWLY.items():
+            had, has = (np.any([marked[part][at] for part in parts], axis=0) for at in (old, new))
+            marks[f"newly_{kind}"][new] = has & ~had
+        of_model = {kind: of_all[new] for kind, of_all in marks.items()}
+        lost = new[of_model["lost"]]
+        worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
+        worse = [cases.records[number] for number in worst_first]
         record["models"][name] = {
-            "better": better,
-            "worse": len(worse),
-            "equal": int(both.sum()) - better - len(worse),
             "cases": [case.id for case in worse],
-            "dropped": int((gap[new].round(2) <= -drop).sum()),
-            "newly": {name: int(marks[f"newly_{name}"][new].sum()) for name in NEWLY},
-            "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
-            "difference": difference.to_dict(),
-            "p": p_value(independent, difference, better, len(worse)),
-            "p_adjusted": 1.0,
+            **_figures(cases, row, gap[new], old, new, of_model),
         }
-        for case in worse:
-            question = " ".join(question_text(case.question).split())
-            more = "…" if len(question) > FIRST_WORDS else ""
-            record["questions"][case.id] = f"“{question[:FIRST_WORDS]}{more}”"
+        record["questions"] |= {case.id: _first_words(case) for case in worse}
     tested = [figures for figures in record["models"].values() if figures["p"] is not None]
     for figures, adjusted in zip(tested, holm([figures["p"] for figures in tested])):
         figures["p_adjusted"] = adjusted
     return record, (gap, marks)
+
+
+def _gaps(cases: Cases, row: Row, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return by how much new answers are better than the old ones, of a judge of pairs what it says of these two."""
+    values = row.ranking_values
+    gaps = better(row, cases, new, old) if row.best is None else values[new] - values[old]
+    return gaps * (in_steps(gaps, row.judge.step) != 0)
+
+
+def _figures(
+    cases: Cases,
+    row: Row,
+    gaps: np.ndarray,
+    old: np.ndarray,
+    new: np.ndarray,
+    marks: Mapping[str, np.ndarray],
+) -> JsonObject:
+    """Return the figures of one model beside the baseline, from the gaps and the marks of its answers."""
+    values, scale = row.ranking_values, row.judge.scale
+    better, worse, both = int(marks["won"].sum()), int(marks["lost"].sum()), ~np.isnan(gaps)
+    independent = in_clusters(gaps, cases.clusters[cases.panel.case[new]])
+    difference = paired_difference(independent, scale)
+    return {
+        "better": better,
+        "worse": worse,
+        "equal": int(both.sum()) - better - worse,
+        "dropped": int((gaps.round(2) <= -drop_on(scale)).sum()),
+        "newly": {kind: int(marks[f"newly_{kind}"].sum()) for kind in NEWLY},
+        "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
+        "difference": difference.to_dict(),
+        "p": p_value(independent, difference, better, worse),
+        "p_adjusted": 1.0,
+    }
+
+
+def _first_words(case: Case) -> str:
+    question = " ".join(question_text(case.question).split())
+    more = "…" if len(question) > FIRST_WORDS else ""
+    return f"“{question[:FIRST_WORDS]}{more}”"

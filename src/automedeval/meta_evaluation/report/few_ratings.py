@@ -7,7 +7,12 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.report.changes import better, candidates_of, in_common, is_on_scale
+from automedeval.meta_evaluation.report.changes import (
+    better,
+    in_common,
+    is_on_scale,
+    responses_of,
+)
 from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import relation_of
@@ -24,19 +29,20 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
     """
     if len(cases.models) > MOST_MODELS:
         return {}
-    responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
+    of_baseline = responses_of(cases, baseline, "--baseline")
     on_scale = is_on_scale(row, people)
     models: JsonObject = {}
-    for name, places in responses.items():
+    for name in cases.models:
+        places = responses_of(cases, name, "--baseline")
         figures = models[name] = dict[str, Powered]()
         if row.best is not None:
             at = places[places >= 0]
             figures["mean"] = _figure(people.scores[at], row.best[at], on_scale)
-        sides = in_common(responses, name, baseline)
-        if name == baseline or sides.shape[1] < 2:
+        sides = in_common(places, of_baseline)
+        if name == baseline or len(sides[0]) < 2:
             continue
         relation, gaps = better(row, cases, *sides), people.gaps(*sides)
-        judged = relation if row.best is None else np.subtract(*row.best[sides])
+        judged = relation if row.best is None else np.subtract(*row.best[[*sides]])
         figures["difference"] = _figure(gaps, judged, on_scale)
         won = (1 + relation_of(gaps)) / 2
         figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, (0.0, 1.0))

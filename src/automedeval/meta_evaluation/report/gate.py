@@ -9,7 +9,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import say
-from automedeval.meta_evaluation.report.changes import candidates_of, in_common
+from automedeval.meta_evaluation.report.changes import in_common, responses_of
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import JsonObject, RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
@@ -49,9 +49,8 @@ def compare_two(
             f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them"
         )
     notes = list(notes)
-    candidates = candidates_of(cases, names, "--fail_if_worse")
-    values = row.ranking_values
-    differences = np.subtract(*values[in_common(candidates, *names)])
+    sides = in_common(*(responses_of(cases, name, "--fail_if_worse") for name in names))
+    differences = np.subtract(*row.ranking_values[[*sides]])
     both, both_scored = len(differences), ~np.isnan(differences)
     result = gate(differences[both_scored], by, float(row.judge.scale[1] - row.judge.scale[0]))
     invalid = both - int(both_scored.sum())

@@ -87,7 +87,7 @@ def grid_of(
 
     Args:
         main: the line whose scores the cells have.
-        changed: the gap and the marks of `changes.beside_baseline`; its size sorts the cases then.
+        changed: the gap and the marks of `changes.against_baseline`; its size sorts the cases then.
         head: "base", the model with which answers are compared first; "sort", the first order.
     """
     judges = [judge for judge in judges if judge.kind == "judge"]

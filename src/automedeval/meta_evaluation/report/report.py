@@ -11,21 +11,15 @@ import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.candidates import means_by_topic, standing
+from automedeval.meta_evaluation.agreement.candidates import means_by_topic
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import (
-    MEASURES,
     audits_of,
     next_steps,
     notes_on,
 )
-from automedeval.meta_evaluation.agreement.paper_table import (
-    COLUMNS,
-    gaps_in_words,
-    lines_in_words,
-    paper_table,
-)
+from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
     People,
     files_by_kind,
@@ -49,11 +43,12 @@ from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED, called
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
-from automedeval.meta_evaluation.page import PageTable, Said, Scale, render_report
+from automedeval.meta_evaluation.page import Said, Scale, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, lowest_rated
 from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
+from automedeval.meta_evaluation.report.figures import figures_of, table2_of
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.versions import join_versions
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
@@ -72,7 +67,6 @@ from automedeval.records import (
 )
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
-from automedeval.records.text import percent
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.prediction_powered import Powered
@@ -121,21 +115,18 @@ def make_report(
     of_harm, harm_pages, harm_lines = harm
     if not judges:
         return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
-    for judge in judges:
-        notes += notes_on(judge)
-    if Rating in files:
-        notes += english_only(cases.records, "baselines that count words or compare embeddings")
-    if (clusters := len(np.unique(cases.clusters))) < len(cases):
-        notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
+    notes += _notes_on(cases, judges, Rating in files)
     versions = len(args.cases) > 1
     if versions and len(cases.models) == 2:
         args.baseline = args.baseline or cases.models[0]
     result, main, people = _measure(args, files, cases, judges, notes, load_encoder, load_score)
-    result |= {"harm": of_harm} if of_harm else {}
+    if of_harm:
+        result["harm"] = of_harm
     audited = "audit" in result["judges"][main.name]
     has_ratings = people is not None or main.judge.on_criteria
     result["next_steps"] = next_steps(main.judge, has_ratings, audited)
-    result |= {"notes": notes, "settings": settings | result.pop("settings")}
+    result["notes"] = notes
+    result["settings"] |= settings
     changes: JsonObject = {}
     if args.baseline is not None:
         result["baseline"], changed = against_baseline(cases, main, args.baseline)
@@ -149,14 +140,19 @@ def make_report(
     name = Path(cases.source).stem
     if versions or name == "cases":  # a run's own file is always called so
         name = ", ".join(cases.models[:3])
-    pages = report_page(result, f"Report: {name}", grid, commands, scale, harm_lines[1:])
-    return Report(
-        result,
-        "agreement.json",
-        "report.html",
-        study | harm_pages | pages,
-        text.report_sentences(result, scale),
-    )
+    said = text.said_of(result, scale, harm_lines[1:], commands)
+    pages = study | harm_pages | report_page(result, f"Report: {name}", grid, said, scale)
+    return Report(result, "agreement.json", "report.html", pages, text.first_lines(said))
+
+
+def _notes_on(cases: Cases, judges: Sequence[VerdictTable], rated: bool) -> list[str]:
+    """Return what a report has to state of its verdicts and cases."""
+    notes = [note for judge in judges for note in notes_on(judge)]
+    if rated:
+        notes += english_only(cases.records, "baselines that count words or compare embeddings")
+    if (clusters := len(np.unique(cases.clusters))) < len(cases):
+        notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
+    return notes
 
 
 def _refuse_unfit(args: ReportArguments, files: Files, judges: Sequence[VerdictTable]) -> None:
@@ -168,10 +164,6 @@ def _refuse_unfit(args: ReportArguments, files: Files, judges: Sequence[VerdictT
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
     if labels and not any(judge.on_criteria for judge in judges):
         raise RecordError(f"{labels}: labels of criteria, and these verdicts are not on criteria")
-    if args.worse and not ratings:
-        raise RecordError("--worse names criteria of --ratings of scores, and there are none")
-    if args.baseline is not None and not judges:
-        raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and not ratings:
         raise RecordError(
             "--rounds needs --ratings of scores: a judge is measured by its agreement with people"
@@ -315,44 +307,15 @@ def _rating_study(
 
 
 def report_page(
-    result: JsonObject,
-    title: str,
-    grid: JsonObject,
-    rate: Sequence[str],
-    scale: Scale,
-    harm: Sequence[str],
+    result: JsonObject, title: str, grid: JsonObject, said: Said, scale: Scale
 ) -> dict[str, str]:
-    """Render a result as {"report.html": text, "report.md": text}.
-
-    Args:
-        rate: the commands with which people rate cases; empty where enough are rated.
-        scale: that of the main judge's scores.
-        harm: the sentences on harm but the first, which the facts have.
-    """
-    records = dict(result["judges"]) if "people" in result else {}
-    if ceiling := result.get("people", {}).get("ceiling"):
-        records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
-    judges, table2, summary = text.real_judges(result), None, list[PageTable]()
-    tables = [text.leaderboard(result), text.few_ratings_table(result)]
-    if table := result.get("table2"):
-        lines, head = lines_in_words(table), [COLUMNS[name].label for name in table["columns"]]
-        table2 = {"lines": lines, "reasons": gaps_in_words(table), "head": head}
-        rows = [
-            [line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines
-        ]
-        summary = [PageTable(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
-    said = Said(
-        words=[text.headline(result, scale), *text.regressions(result)],
-        notes=result["notes"],
-        alert=text.alert(result, scale),
-        facts=text.answer(result),
-        further=[*text.further(result), *harm],
-        commands=rate,
-    )
-    main = result["main_judge"]["name"]
+    """Render a result as {"report.html": text, "report.md": text}; `scale` is that of the main judge's scores."""
+    summary = []
+    if len(result.get("table2", {"rows": ()})["rows"]) > 1:
+        summary.append(table2_of(result["table2"]))
     return render_report(
-        "report", title, said, bars=text.bars(result, scale), links=text.read_first(result), tables=tables, summary=summary,
-        settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
-        standing=standing(result["models"][main]), main=called(main), table2=table2,
-        records=records, labels=MEASURES, **grid,
+        "report", title, said, bars=text.bars(result, scale), links=text.read_first(result),
+        tables=[text.leaderboard(result)], summary=summary, figures=figures_of(result),
+        settings=result["settings"], scripts=("report.js", "grid.js"), result=result,
+        main=called(result["main_judge"]["name"]), **grid,
     )  # fmt: skip

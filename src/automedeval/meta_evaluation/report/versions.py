@@ -54,25 +54,24 @@ def join_versions(
         raise RecordError(
             f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
         )
-    source = new.cases.source  # the file that a printed command names
     repeated = _repeated(old.cases) | _repeated(new.cases)
-    cases = Cases(_joined(old, new, where, repeated), source)
+    # The file that a printed command names is the new one.
+    cases = Cases(_joined(old, new, where, repeated), new.cases.source)
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
     notes.append(f"{where}: {counts}; the {len(cases):,} that are in both are compared")
     if repeated:
         again = f"{len(repeated):,} cases whose question stands twice in a file"
         notes.append(f"{where}: left out are {again}: ids would tell them apart")
     judges = []
-    for author in old.judges:
+    for author, before in old.judges.items():
         if author not in new.judges:
             continue
-        before, after = old.judges[author], new.judges[author]
+        after = new.judges[author]
         moved = _moved(before, cases, old.names) + _moved(after, cases, new.names)
         judges.append(VerdictTable(cases, moved, before.rubric, before.name, before.file))
         if (before.settings, before.checkpoint) != (after.settings, after.checkpoint):
-            notes.append(
-                f"{before.name} judged the two versions with different settings or weights, which may be what differs"
-            )
+            differs = "judged the two versions with different settings or weights"
+            notes.append(f"{before.name} {differs}, which may be what differs")
     if not judges:
         raise RecordError(f"no judge has verdicts on both {where} by the same rubric")
     return cases, judges, notes
@@ -116,25 +115,20 @@ def _renamed(case: Case, names: Mapping[str, str]) -> list[Response]:
 
 def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> list[Verdict]:
     """Return a judge's verdicts of one version on the joined cases; `names` are those of its models."""
-    verdicts = [verdict for verdict in judge.verdicts if verdict.case_id in cases.index]
-    return [
-        _on_joined(verdict, cases.records[cases.index[verdict.case_id]], names)
-        for verdict in verdicts
-    ]
-
-
-def _on_joined(verdict: Verdict, case: Case, names: Mapping[str, str]) -> Verdict:
-    """Return a verdict of one version as one on the joined case."""
-    own = set(names.values())
-    places = [place for place, model in enumerate(case.models) if model in own]
-    differs = verdict.extra.get("differs", {})
-    renamed = {names[model]: marks for model, marks in differs.items()}
-    choices = verdict.choices and {
-        criterion: names.get(choice, choice) for criterion, choice in verdict.choices.items()
-    }
-    return replace(
-        verdict.placed(places, len(case.models)),
-        pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
-        choices=choices,
-        extra=verdict.extra | {"differs": renamed},
-    )
+    own, moved = set(names.values()), []
+    for verdict in judge.verdicts:
+        if verdict.case_id not in cases.index:
+            continue
+        models = cases.records[cases.index[verdict.case_id]].models
+        places = [place for place, model in enumerate(models) if model in own]
+        differs = verdict.extra.get("differs", {}).items()
+        renamed = {names[model]: marks for model, marks in differs}
+        choices = (verdict.choices or {}).items()
+        on_joined = replace(
+            verdict.placed(places, len(models)),
+            pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
+            choices={name: names.get(choice, choice) for name, choice in choices} or None,
+            extra=verdict.extra | {"differs": renamed},
+        )
+        moved.append(on_joined)
+    return moved
