@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from doubles.grid_reader import needs_chromium, playwright, violations
+from doubles.grid_reader import complaints_of, needs_chromium, playwright, violations
 from doubles.study_page import HOSTILE, opened, served, write_study
 
 from automedeval.annotation.store import Store
@@ -28,16 +28,9 @@ class Visit:
         self.context = browser.new_context(
             **{"viewport": WIDE, "bypass_csp": self.scripts, **options}
         )
-        self.complaints: list[str] = []
-        self.page = self.tab()
-
-    def tab(self) -> "playwright.Page":
-        page = self.context.new_page()
-        page.set_default_timeout(10_000)
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        return page
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.complaints = complaints_of(self.page)
 
     def sign_in(self, token: str) -> None:
         self.page.goto(f"{self.address}/invitation/{token}")

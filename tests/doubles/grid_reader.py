@@ -33,16 +33,22 @@ def started_browser() -> Iterator["playwright.Browser"]:
         chromium.close()
 
 
+def complaints_of(page: "playwright.Page") -> list[str]:
+    """Return a list that grows by what a page complains of."""
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    return complaints
+
+
 class Visit:
     """A reader's browser with the page of a report, and what it complained of."""
 
     def __init__(self, browser: "playwright.Browser", file: Path, **options: object):
-        self.file, self.complaints = file, []
-        self.context = browser.new_context(**options)
+        self.file, self.context = file, browser.new_context(**options)
         self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.complaints = complaints_of(self.page)
         self.open()
 
     def open(self, place: str = "") -> None:

@@ -6,12 +6,12 @@ The first start prints an invitation link for every physician, once, and each st
 new link, and `--export FOLDER` writes the answers as the records that the other recipes read; both work beside a running page.
 """
 
+import re
 import socket
 import sys
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # fastapi is slow to import
     from automedeval.annotation.study import Study
 
 KEEP_ALIVE = 75  # seconds
+ADDRESS = re.compile("https?://[^/?]+/*")
 
 
 @dataclass
@@ -42,25 +43,20 @@ class AnnotateArguments:
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:
             raise RecordError(f"--port must be from 1 to 65535, not {self.port}")
-        if self.url is not None:
-            parts = urlsplit(self.url)
-            if (
-                parts.scheme not in ("http", "https")
-                or not parts.netloc
-                or parts.path.strip("/")
-                or parts.query
-            ):
-                raise RecordError(
-                    f"--url must be like https://rate.example.org, without a path, not {self.url!r}"
-                )
+        if self.url is not None and not ADDRESS.fullmatch(self.url):
+            raise RecordError(
+                f"--url must be like https://rate.example.org, without a path, not {self.url!r}"
+            )
 
     @property
     def address(self) -> str:
         """Return the address of the page for physicians."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return (
-            self.url or f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{self.port}"
-        ).rstrip("/")
+        if self.url is not None:
+            return self.url.rstrip("/")
+        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
+        if ":" in host:  # of IPv6
+            host = f"[{host}]"
+        return f"http://{host}:{self.port}"
 
 
 def main() -> None:
