@@ -118,7 +118,7 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(judge, with_refer
     said = succeeded(with_reference.introspect(verdicts=judged)).stdout
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
     wrong = [case_id for case_id in rows if set(with_reference.record[case_id]) != {3}]
-    assert f"7 cases → {len(wrong)} mistakes" in said
+    assert f", {len(wrong)} mistakes (" in said
     assert [
         line["case_id"] for line in with_reference.read("round1.discussion/jury.jsonl")
     ] == wrong
@@ -163,7 +163,7 @@ def test_an_endpoint_suggests_and_reviews_and_a_stopped_discussion_goes_on(lesso
     whole, file = lessons.folder / "whole", lessons.folder / "round1.discussion/discussion.jsonl"
     with EndpointDouble(partner) as endpoint:
         run = partial(discuss, base_url=endpoint.url, concurrency=2)
-        said = told(run(output=whole), "6 mistakes → 6 consensus (exchange 2: 6), 0 without")
+        said = told(run(output=whole), "0 without a consensus, 6 with one (exchange 2: 6)")
         assert run(output=whole).stdout == said
         assert len(endpoint.asked) == 30, "the journal answers"
         failed(run(output=whole, temperature=0.5), "choose another --output")

@@ -153,12 +153,7 @@ def test_unreadable_messages_use_up_exchanges(discuss):
     suggestions, reviews = ["Dunno.", SUGGESTED, SUGGESTED], ["Fine by me.", *ACCEPT]
     told, suggester, reviewer, _ = discuss(suggestions, reviews, [REVISED])
     assert (told.decision, told.agreed_at) == ("revise", 3)
-    unread = {role: list(map(bool, errors)) for role, errors in told.errors.items()}
-    assert unread == {
-        "suggestion": [True, False, False],
-        "review": [True, False],
-        "revision": [False],
-    }
+    assert told.unread == {"suggestion": 1, "review": 1}
     assert "could not be read as a suggestion: no line" in suggester.last(1)
     assert "review of this could not be read" in suggester.last(2)
     assert "could not be read as a review" in reviewer.last(1)
@@ -225,7 +220,7 @@ def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss):
 def test_who_only_asks_has_made_no_suggestion(discuss):
     asks = [f"[Question]: What is {word}?" for word in "abcdef"]
     told, *_ = discuss(asks, search=books, questions=1)
-    assert list(map(bool, told.errors["suggestion"])) == [True] * 3
+    assert told.unread == {"suggestion": 3}
 
 
 # --- many -------------------------------------------------------------------------------------------------------------

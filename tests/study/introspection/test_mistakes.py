@@ -77,8 +77,8 @@ def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
 def test_a_case_beyond_the_context_window_is_counted_and_no_mistake():
     overlong = replace(verdict_of(CASE, None), extra={"overlong": True})
     mistakes, (first, second) = find_mistakes([RECORDED], {CASE.id: overlong})
-    assert (mistakes, first) == ([], "introspection: 1 cases → 0 mistakes")
-    assert second.startswith("introspection: 1 cases exceed the judge's context window")
+    assert (mistakes, first) == ([], "introspection: 0 cases → 0 as on record, 0 mistakes")
+    assert second.startswith("introspection: 1 more cases exceed the judge's")
 
 
 def test_the_reference_as_a_response_is_compared(judged):
@@ -101,7 +101,7 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged):
     likelihood = replace(verdict_of(CASE, None, "likelihood:x"), rubric="likelihood@1")
     elsewhere = verdict_of(case_of(7), (1, 2, 3), "other")
     assert judged(likelihood, elsewhere, one)[CASE.id].judge == "judge"
-    with pytest.raises(RecordError, match="no verdict by automedeval@1 on a training case"):
+    with pytest.raises(RecordError, match="there are none by the rubric of a training case"):
         judged(likelihood, elsewhere)
 
 
@@ -127,7 +127,10 @@ def test_every_training_case_must_be_judged(tmp_path):
     assert [verdict.judge for verdict in both.values()] == ["judge", "other", "other"]
     for every, count in ((False, 0), (True, 3)):
         assert len(find_mistakes(rows, both, every)[0]) == count
-    with pytest.raises(RecordError, match=r"apart.jsonl:1: a verdict on case 'case-4' stands"):
+    mixed = str(write(tmp_path / "mixed.jsonl", [verdict_of(CASE, (4, 2, 5)), *made]))
+    with pytest.raises(RecordError, match=r"one judge, .* there are judge \(s1\), other \(s1\)"):
+        read_judges([mixed], rows)
+    with pytest.raises(RecordError, match=r"apart.jsonl:1: a second verdict on case 'case-4'"):
         read_judges([apart, apart], others)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from automedeval.models.base import Answer, Dialogue, Messages, Prompt
 from automedeval.records import RecordError, digest
-from automedeval.records.journal import Journal, now
+from automedeval.records.journal import Journal, arithmetic, now
 from automedeval.records.language import normalise
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
@@ -133,7 +133,7 @@ class Discussion:
     """The discussion of one mistake so far: what was said, and who says what next.
 
     `order` says which response is in which slot of the partners' prompts; `pieces` are the messages, as in the journal, and
-    `errors` says of each message of a role why it could not be read. `asked` is what the suggesting model looked up. `turns`
+    `unread` counts those of a role that could not be read. `asked` is what the suggesting model looked up. `turns`
     are its messages with the replies to them, but for the last suggestion, whose text is `suggested`; `reviews` are the
     reviewing model's. `first` is what that one was shown first, `suggestion` the last one that could be read: the one that
     both agreed on, if they did so, in the exchange `agreed_at`.
@@ -142,9 +142,7 @@ class Discussion:
     mistake: Mistake
     order: tuple[int, ...]
     pieces: list[dict[str, Any]] = field(default_factory=list)
-    errors: dict[str, list[str | None]] = field(
-        default_factory=lambda: {role: [] for role in ROLES}
-    )
+    unread: Counter[str] = field(default_factory=Counter)
     asked: list[dict[str, Any]] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     reviews: list[Turn] = field(default_factory=list)
@@ -193,7 +191,8 @@ class Discussion:
             self.next_step = None
             error = self.revised.error
         self.pieces.append(piece)
-        self.errors[role].append(error)
+        if error:
+            self.unread[role] += 1
 
     def read(self, answer: Answer) -> Suggestion:
         """Parse a message of the suggesting model."""
@@ -417,26 +416,18 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
 
     RecordError if a partner answered in the format of its role in no discussion.
     """
-    unread = []
-    for role in ROLES:
-        errors = [error for discussion in discussions for error in discussion.errors[role]]
-        faults = [error for error in errors if error]
-        if role != "revision" and errors and len(faults) == len(errors):
-            who = suggester if role == "suggestion" else reviewer
+    said = Counter(piece["role"] for discussion in discussions for piece in discussion.pieces)
+    unread = sum((discussion.unread for discussion in discussions), Counter[str]())
+    for role, who in (("suggestion", suggester), ("review", reviewer)):
+        if said[role] and said[role] == unread[role]:
             raise RecordError(
-                f"{who} never answered in the form of a {role}, in {len(discussions):,} discussions: {faults[-1]}"
+                f"{who} never answered in the form of a {role}, in {len(discussions):,} discussions"
             )
-        if faults:
-            unread.append(f"{role}: {len(faults):,}")
-    at = Counter(discussion.agreed_at for discussion in discussions if discussion.decision)
-    agreed = f"{at.total():,} consensus"
-    if at:
-        exchanges = (f"exchange {exchange}: {at[exchange]:,}" for exchange in sorted(at))
-        agreed += f" ({', '.join(exchanges)})"
-    lines = [
+    at = Counter(f"exchange {talk.agreed_at}" for talk in discussions if talk.decision)
+    ended = arithmetic("mistakes", len(discussions), at, "without a consensus", "with one")
+    read = arithmetic("messages", said.total(), unread, "read", "not read")
+    return [
         f"discussion: {suggester} suggests, {reviewer} reviews",
-        f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
+        f"discussion: {ended}",
+        f"discussion: {read}",
     ]
-    if unread:
-        lines.append(f"discussion: could not be read, {', '.join(unread)}")
-    return lines

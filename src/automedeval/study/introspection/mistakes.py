@@ -20,13 +20,13 @@ from automedeval.records import (
     errors_at,
     placed_verdicts,
 )
+from automedeval.records.journal import arithmetic
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, seen_from
 
 AGREED = "agreed"
-KINDS = ("relations", "scores", "invalid", AGREED)
 LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
 
 
@@ -139,41 +139,31 @@ def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str,
     not fit it; a training case without a verdict (Algorithm 2 judges them all).
     """
     by_case = {row.case.id: row for row in recorded}
+    originals = {row.case.id: row.original for row in recorded}
     judged: dict[str, Verdict] = {}
     for path in paths:
-        for place, verdict in _one_judge(path, by_case):
+        judges = set()
+        for place, verdict in placed_verdicts([path], originals, with_reference=True):
+            row = by_case.get(verdict.case_id)
+            if row is None or row.rubric.name != verdict.rubric:
+                continue
             with errors_at(place):
                 if verdict.case_id in judged:
-                    raise RecordError(
-                        f"a verdict on case {verdict.case_id!r} stands above or in another file, and a round takes one"
-                    )
-                _check_slots(verdict, by_case[verdict.case_id].order)
+                    raise RecordError(f"a second verdict on case {verdict.case_id!r}")
+                _check_slots(verdict, row.order)
             judged[verdict.case_id] = verdict
+            judges.add(f"{verdict.judge} ({verdict.settings})")
+        if len(judges) != 1:
+            names = ", ".join(sorted(judges)) or "none by the rubric of a training case"
+            raise RecordError(
+                f"{path}: a round takes the file of one judge, with one setting; there are {names}"
+            )
     if missing := [case_id for case_id in by_case if case_id not in judged]:
         raise RecordError(
             f"{', '.join(paths)}: {len(missing):,} of the {len(by_case):,} training cases are not judged, the first "
             f"{missing[0]!r}: judge them all"
         )
     return judged
-
-
-def _one_judge(path: str, by_case: Mapping[str, Recorded]) -> list[tuple[str, Verdict]]:
-    """Return the verdicts of a file on training cases by the rubric of their rows, each with its place."""
-    placed, judges = [], set()
-    originals = {case_id: row.original for case_id, row in by_case.items()}
-    for place, verdict in placed_verdicts([path], originals, with_reference=True):
-        row = by_case.get(verdict.case_id)
-        if row and row.rubric.name == verdict.rubric:
-            placed.append((place, verdict))
-            judges.add(f"{verdict.judge} ({verdict.settings})")
-    if not placed:
-        rubrics = ", ".join(sorted({row.rubric.name for row in by_case.values()}))
-        raise RecordError(f"{path}: no verdict by {rubrics} on a training case")
-    if len(judges) > 1:
-        raise RecordError(
-            f"{path}: verdicts of {', '.join(sorted(judges))}: a round takes the file of one judge, with one setting"
-        )
-    return placed
 
 
 def _check_slots(verdict: Verdict, order: Sequence[int]) -> None:
@@ -203,14 +193,12 @@ def find_mistakes(
         if every or kind != AGREED:
             mistakes.append(Mistake(row, kind, verdict))
     counts = Counter(mistake.kind for mistake in mistakes)
-    line = f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes"
-    if mistakes:
-        listed = (f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
-        line += f" ({', '.join(listed)})"
-    if not overlong:
-        return mistakes, [line]
-    left_out = f"introspection: {overlong:,} cases exceed the judge's context window: they are left out, their rows stay"
-    return mistakes, [line, left_out]
+    judged_cases = len(recorded) - overlong
+    found = arithmetic("cases", judged_cases, counts, "as on record", "mistakes")
+    lines = [f"introspection: {found}"]
+    if overlong:
+        lines.append(f"introspection: {overlong:,} more cases exceed the judge's context window")
+    return mistakes, lines
 
 
 def _kind(recorded: Recorded, verdict: Verdict) -> str:

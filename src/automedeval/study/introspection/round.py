@@ -18,7 +18,7 @@ from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot
 from automedeval.study.dataset.folder import TEST, Dataset, row_faults, write_splits
 from automedeval.study.introspection.mistakes import Recorded
-from automedeval.study.introspection.revisions import REVISIONS, Record, counts_of, waiting_in
+from automedeval.study.introspection.revisions import REVISIONS, Record, counts_of
 
 TRAIN = "train"
 # What is done while a case waits for the jury: the round is not written, or the row keeps its old verdict.
@@ -42,12 +42,12 @@ def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str,
 
 def decision_lines(records: Sequence[Record]) -> list[str]:
     """Return the lines that report the decisions of the partners and of the jury."""
-    counts, lines = counts_of(records), []
-    for by, waiting in (("consensus", 0), ("jury", counts["unresolved"])):
-        kept, revised = counts[by]["keep"], counts[by]["revise"]
-        if total := kept + revised + waiting:
-            line = f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised"
-            lines.append(f"{line}, {waiting:,} waiting" if by == "jury" else line)
+    counts = counts_of(records)
+    lines = []
+    for by in ("consensus", "jury"):
+        kept, revised = counts[by].values()
+        lines.append(f"{by}: {kept:,} kept, {revised:,} revised")
+    lines[-1] += f", {counts['unresolved']:,} waiting"
     return lines
 
 
@@ -79,16 +79,10 @@ def write_round(
     line = f"rows: {arithmetic('verdicts', len(rows), reasons)}"
     if not usable:
         raise RecordError(f"{dataset.place}: no training row is left: {line}")
-    splits = {TRAIN: usable}
-    if TEST in dataset.splits:
-        splits[TEST] = dataset.splits[TEST]
+    splits = {TRAIN: usable, TEST: dataset.splits.get(TEST, [])}
     written = write_splits(folder, splits, encoder)
     write_lines(folder / "dropped.jsonl", dropped)
     write_lines(folder / REVISIONS, records)
-    revised = sum(record["revised_verdict"] is not None for record in records)
-    line += f"; {revised:,} revised"
-    if old := len(waiting_in(records) - {row["case_id"] for row in dropped}):
-        line += f"; {old:,} wait for the jury and keep their old verdict"
     return written, line
 
 
