@@ -8,7 +8,6 @@ Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/crit
 criteria. The same input gives the same files.
 """
 
-import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -39,6 +38,7 @@ from automedeval.study.dataset.criteria_sources import joined
 from automedeval.study.dataset.decontamination import near_duplicates
 from automedeval.study.dataset.sources import (
     LAYOUTS,
+    Layout,
     SourceRow,
     excluded,
     identified,
@@ -181,37 +181,49 @@ def repeats(rows: list[SourceRow], keep: bool) -> Faults:
 def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
     """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
-        rows = read_rows(path, args.split)
-        first = next(rows, None)
-        if first is None:
+        rows = list(read_rows(path, args.split))
+        if not rows:
             raise RecordError(f"{path}: the file is empty")
-        layout = (
-            None if args.columns else LAYOUTS[args.layout] if args.layout else recognised(first[1])
-        )
+        layout = None
+        if not args.columns:
+            _, first = rows[0]
+            layout = LAYOUTS[args.layout] if args.layout else recognised(first)
         if layout is None:
-            table = read_table(path, [first, *rows], args.blank, args.columns, least_responses=0)
+            table = read_table(path, rows, args.blank, args.columns, least_responses=0)
             named = "" if args.columns else " (--columns says it otherwise)"
             tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
             yield from table_as_cases(table, Path(path).stem if len(args.input) > 1 else None)
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
-        unread: Counter[str] | None = Counter() if args.layout else None
-        cased: Iterable[SourceRow] = rows_as_cases(
-            itertools.chain([first], rows), layout, layout.name, unread
+        yield from rows_of_layout(path, rows, layout, args)
+
+
+def rows_of_layout(
+    path: str, rows: list[tuple[str, dict]], layout: Layout, args: PrepareCasesArguments
+) -> Iterator[SourceRow]:
+    """Yield the rows of one input as cases; RecordError for other columns than the layout's, unless --layout names it."""
+    unread: Counter[str] = Counter()
+    for _, row in rows:
+        unread.update(layout.unknown(row))
+    if unread and not args.layout:
+        others = ", ".join(map(repr, unread))
+        raise RecordError(
+            f"{path}: has the columns of {layout.name}, and {others}: --layout {layout.name} leaves these out, and "
+            "--columns question=NAME reference=NAME CANDIDATE … reads a table of answers"
         )
-        if layout.parts:
-            cased = joined(cased)
-        if layout.cells:
-            cased = list(cased)
-            cases, notes = without_blanks(
-                path, [(row.place, row.case) for row in cased], args.blank
-            )
-            cased = [row._replace(case=case) for row, (_, case) in zip(cased, cases)]
-            for line in notes:
-                tqdm.write(f"{path}: {line}")
-        yield from cased
-        for name, cells in (unread or {}).items():
-            tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
+    cased: Iterable[SourceRow] = rows_as_cases(rows, layout, layout.name)
+    if layout.parts:
+        cased = joined(cased)
+    if layout.cells:
+        cased = list(cased)
+        placed = [(row.place, row.case) for row in cased]
+        cases, notes = without_blanks(path, placed, args.blank)
+        cased = [row._replace(case=case) for row, (_, case) in zip(cased, cases)]
+        for line in notes:
+            tqdm.write(f"{path}: {line}")
+    yield from cased
+    for name, cells in unread.items():
+        tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
 def summary(cases: list[Case]) -> str:

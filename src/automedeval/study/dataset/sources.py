@@ -5,7 +5,6 @@ named regular expressions over one field of a case, in templates/exclusions.yaml
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -102,22 +101,13 @@ def recognised(row: dict) -> Layout | None:
 
 
 def rows_as_cases(
-    rows: Iterable[tuple[str, dict]], layout: Layout, source: str, unread: Counter | None = None
+    rows: Iterable[tuple[str, dict]], layout: Layout, source: str
 ) -> Iterator[SourceRow]:
     """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
 
-    `unread` counts the filled cells in columns that the layout does not have; None: there may be none. RecordError if a row
-    lacks a key, has such a column, or a value that is not text.
+    RecordError if a row lacks a key, or has a value that is not text.
     """
     for place, row in rows:
-        if unread is not None:
-            unread.update(layout.unknown(row))
-        elif unknown := layout.unknown(row):
-            others = ", ".join(map(repr, unknown))
-            raise RecordError(
-                f"{place}: has the columns of {layout.name}, and {others}: --layout {layout.name} leaves these out, and "
-                "--columns question=NAME reference=NAME CANDIDATE … reads a table of answers"
-            )
         missing = [key for key in layout.keys if key not in row]
         if missing:
             raise RecordError(
