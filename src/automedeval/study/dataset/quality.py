@@ -241,7 +241,7 @@ def _folds(seed: int) -> StratifiedGroupKFold:
 
 def _blocks(width: int) -> ColumnTransformer:
     """Return the step that scales features; of the embedding, the first `width` ones, it takes a few components."""
-    components = PCA(COMPONENTS, whiten=True, random_state=0)
+    components = PCA(min(COMPONENTS, width), whiten=True, random_state=0)
     return ColumnTransformer(
         [
             ("instruction", components, slice(0, width)),
