@@ -1,11 +1,9 @@
 """What is known of a judge stands beside every ranking: a judge that cannot see danger never calls a longer bot better."""
 
 import json
-import shlex
 
 import pytest
 from doubles.agreement_study import (
-    CASES,
     Report,
     agreeing_verdicts,
     asked,
@@ -15,7 +13,6 @@ from doubles.agreement_study import (
     told,
     write,
 )
-from doubles.perturbations import some_of
 from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
 from tables import rows_of
 
@@ -107,23 +104,6 @@ def test_trust_needs_ratings_or_an_audit(outcome, passes):
     trusted = outcome == "better" or passes
     assert is_trusted(profile) == trusted
     assert trust(profile).startswith("Do not rely on these scores alone: ") != trusted
-
-
-def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model, tmp_path):
-    cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
-    options = flags(max_new_tokens=8, dtype="float32", device="cpu", rationale="false")
-    judge = flags(judge=tiny_model, output=tmp_path / "v")
-    succeeded(run_command("judge", cases, *judge, *options))
-    judged = {"verdicts": tmp_path / "v", "cases": cases}
-    told = made(tmp_path, **judged).told
-    (line,) = (line for line in told.splitlines() if line.startswith("Next step"))
-    _, command, *words = shlex.split(line[line.index("automedeval audit") :])
-    words[words.index("--output") + 1] = str(tmp_path / "a")
-    few = flags(perturbations=some_of(tmp_path, "danger"), edits=1, gate="false")
-    succeeded(run_command(command, *words, *options, *few))
-    told = made(tmp_path, **judged, audits=tmp_path / "a").told
-    assert "Audited: On 3 cases." in told
-    assert "Audit the judge" not in told
 
 
 SETTINGS = "111111111111"

@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, in_words
 from automedeval.meta_evaluation.facts import AGAINST
-from automedeval.meta_evaluation.page import Bars, PageTable, Said, render_report
+from automedeval.meta_evaluation.page import Bars, PageTable, Said, render_report, say
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
-from automedeval.records.text import no_formula, percent, several, span
+from automedeval.records.text import no_formula, span
 from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
 
 SHOWN = 3  # places that the terminal shows
@@ -66,22 +66,14 @@ def check_sentences(
     figures: JsonObject, checked: Sequence[CheckedResponse], evidence: str
 ) -> list[str]:
     """Return the result in sentences: the models with marked answers, and what was not looked at."""
-    lines = []
-    for model, share in _shares(figures):
-        of_model = figures[model]
-        if of_model["compared"]:
-            marked = round(share["value"] * share["n"])
-            count = f"{marked} of {share['n']} answers ({percent(share['value'])})"
-            lines.append(f"{model}: in {count} a number differs from {AGAINST[evidence]}.")
     unread = Counter(response.unread for response in checked)
-    if without := unread[NO_EVIDENCE]:
-        lines.append(f"{several(without, 'answer')} had nothing to be checked against.")
-    if foreign := unread[LANGUAGE]:
-        what = "or references are not English: no number of theirs is marked"
-        lines.append(f"{several(foreign, 'answer')} {what}.")
-    left = "Not looked at: whether words are right, and what an answer leaves out."
-    no_proof = "A mark is a place to look at, and no mark is no proof."
-    return [*lines, f"{left} {no_proof}"]
+    return say(
+        "check",
+        shares=_shares(figures),
+        against=AGAINST[evidence],
+        without=unread[NO_EVIDENCE],
+        foreign=unread[LANGUAGE],
+    )
 
 
 def _with_answers(

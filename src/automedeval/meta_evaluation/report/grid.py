@@ -7,7 +7,7 @@ import base64
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
@@ -30,19 +30,29 @@ CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what
 Changed = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 
+def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
+    """Return the numbers that differ in each response of all cases, None where nothing was compared."""
+    marks = differing(judge)
+    return [marks.get((case.id, model)) for case in judge.cases.records for model in case.models]
+
+
 @lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
 def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
-    cases, (valid, due) = judge.cases, judge.valid_by_response
-    marks = differing(judge)
-    wrong = [bool(marks.get((case.id, model))) for case in cases.records for model in case.models]
-    invalid = (valid < due) & ~judge.unread
+    valid, due = judge.valid_by_response
     return {
-        "differs": np.array(wrong, bool),
-        "empty": cases.empty,
+        "differs": np.array([bool(marks) for marks in _marks_by_response(judge)], bool),
+        "empty": judge.cases.empty,
         "unread": judge.unread,
-        "invalid": invalid,
+        "invalid": (valid < due) & ~judge.unread,
     }
+
+
+def _largest(cases: Cases, values: np.ndarray) -> np.ndarray:
+    """Return the largest of the values [responses] of each case, NaN without one: float [cases]."""
+    largest = np.full(len(cases), np.nan)
+    np.fmax.at(largest, cases.panel.case, values)
+    return largest
 
 
 def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
@@ -54,21 +64,18 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     - least_sure: minus the mean gap between the expected scores of two responses.
     """
     panel, values, measures = cases.panel, row.ranking_values, {}
-    low, high = np.full((2, len(cases)), np.nan)
-    np.fmin.at(low, panel.case, values)
-    np.fmax.at(high, panel.case, values)
-    if marks_of_answers := differing(row.judge):
-        measures["differs"] = largest = np.full(len(cases), np.nan)
-        for (case_id, _), marks in marks_of_answers.items():
-            number, factor = cases.index[case_id], max([0.0, *(mark["factor"] for mark in marks)])
-            largest[number] = np.fmax(largest[number], factor)
-    measures["models_differ"] = high - low
+    factors = []
+    for marks in _marks_by_response(row.judge):
+        largest = max((mark["factor"] for mark in marks or ()), default=0.0)
+        factors.append(np.nan if marks is None else largest)
+    if not np.isnan(factors).all():
+        measures["differs"] = _largest(cases, np.array(factors))
+    measures["models_differ"] = _largest(cases, values) + _largest(cases, -values)
     if people is not None:
         relation = row.people_relations(people)
         lost = np.nan_to_num(np.abs(people.gaps(*panel.pairs)) * np.abs(relation - row.relations))
-        measures["people_disagree"] = np.where(
-            panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan
-        )
+        is_rated = panel.per_case(~np.isnan(relation)) > 0
+        measures["people_disagree"] = np.where(is_rated, panel.per_case(lost), np.nan)
     if row.expected is not None:
         measures["least_sure"] = -row.gaps
     return measures
@@ -96,60 +103,51 @@ def grid_of(
     if changed is not None:
         gap, more = changed
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
-            measures[name] = np.full(len(cases), np.nan)
-            np.fmax.at(measures[name], cases.panel.case, size)
+            measures[name] = _largest(cases, size)
         marked = marked | dict(more)
-    differs, rationales = differing(main.judge), _rationales(judges)
+    shown = cases.file_order[:GRID_CASES]
+    differs, rationales = _marks_by_response(main.judge), _rationales(judges)
     rows, texts = [], []
-    for number in cases.file_order[:GRID_CASES]:
-        case, cells, responses = cases.records[number], {}, []
-        for place, response in enumerate(case.responses, int(cases.start[number])):
+    for number in shown:
+        case, start = cases.records[number], int(cases.start[number])
+        question = question_text(case.question)
+        cells: dict[str, list[object]] = {}
+        responses = []
+        for place, response in enumerate(case.responses, start):
             names = [name for name in marked if marked[name][place]]
             rated = None if people is None else _number(people.scores[place])
-            cells[response.model] = [_number(values[place]), len(response.text), names, rated]
-            response_content = {
+            score = _number(values[place])
+            cells[response.model] = [score, len(response.text), names, rated]
+            content = {
                 "model": response.model,
                 "text": response.text,
                 "scores": _scores(judges, place),
                 "people": _ratings(people, place),
                 "criteria": _criteria(cases, judges, place),
-                "comments": people.comments.get(place, []) if people is not None else [],
-                "wrong": differs.get((case.id, response.model), []),
+                "comments": [] if people is None else people.comments.get(place, []),
+                "wrong": differs[place] or [],
             }
-            responses.append(response_content)
-        question = question_text(case.question)
-        sizes = {
-            name: float(measure[number])
-            for name, measure in measures.items()
-            if not np.isnan(measure[number])
-        }
-        rows.append(
-            [
-                case.id,
-                case.topic or "",
-                question[: QUESTION + 1],
-                [cells.get(model) for model in cases.models],
-                sizes,
-            ]
-        )
-        case_content = {
+            responses.append(content)
+        sizes = {name: float(of_cases[number]) for name, of_cases in measures.items()}
+        known = {name: size for name, size in sizes.items() if not np.isnan(size)}
+        by_model = [cells.get(model) for model in cases.models]
+        rows.append([case.id, case.topic or "", question[: QUESTION + 1], by_model, known])
+        opened = {
             "question": question,
             "reference": case.reference,
             "choices": _choices(cases, judges, number),
             "rationales": rationales[number],
             "responses": responses,
         }
-        texts.append(case_content)
-    scale = main.judge.scale if main.best is not None else None
-    # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
-    report = digest([[case.id, case.digest] for case in cases.records])
+        texts.append(opened)
     content = {
-        "report": report,
+        # What a reader's flags belong to: the cases with their texts and models, whoever judges them.
+        "report": digest([[case.id, case.digest] for case in cases.records]),
         "models": cases.models,
         **head,
         "rows": rows,
         "blind": bool(blind_to(main.judge)),
-        "scale": scale,  # None: what the scores take
+        "scale": main.judge.scale if main.best is not None else None,  # None: what the scores take
     }
     packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}
     return {"grid": packed, "in_grid": len(rows)}
@@ -183,24 +181,27 @@ class PairChoices(NamedTuple):
 
 def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[PairChoices]:
     """Return what each judge of pairs chose in a case."""
-    case, start, lines = cases.records[number], int(cases.start[number]), []
-    for judge, (first, second) in product(judges, combinations(range(len(case.responses)), 2)):
+    start, places = int(cases.start[number]), range(len(cases.records[number].responses))
+    lines = []
+    for judge, (first, second) in product(judges, combinations(places, 2)):
         pair = cases.pair_index[start + first, start + second]
         codes = {name: int(codes[pair]) for name, codes in judge.choices.items()}
         lines.append(PairChoices(judge.name, first, second, codes))
     return lines
 
 
+def _known(names: Iterable[str], scores: Iterable[float]) -> list[tuple[str, float]]:
+    return [(name, float(score)) for name, score in zip(names, scores) if not np.isnan(score)]
+
+
 def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float]]:
     """Return the scores that a response has: by judge, and by criterion where a judge scores criteria by themselves."""
-    scores_of = []
+    scores = {}
     for judge in judges:
-        scores_of.append((judge.name, judge.mixed[place]))
-        scores_of += [
-            (f"{judge.name}: {name}", scores[place])
-            for name, scores in judge.criterion_scores.items()
-        ]
-    return [(name, float(score)) for name, score in scores_of if not np.isnan(score)]
+        scores[judge.name] = judge.mixed[place]
+        for name, by_criterion in judge.criterion_scores.items():
+            scores[f"{judge.name}: {name}"] = by_criterion[place]
+    return _known(scores, scores.values())
 
 
 def _criteria(
@@ -217,10 +218,7 @@ def _criteria(
 
 def _ratings(people: People | None, place: int) -> list[tuple[str, float]]:
     """Return each rater's score of a response."""
-    if people is None:
-        return []
-    scores = zip(people.annotators, people.by_annotator[place])
-    return [(name, float(score)) for name, score in scores if not np.isnan(score)]
+    return [] if people is None else _known(people.annotators, people.by_annotator[place])
 
 
 def _number(value: float) -> float | None:

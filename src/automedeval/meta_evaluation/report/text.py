@@ -19,7 +19,6 @@ from automedeval.meta_evaluation.report.changes import drop_on
 from automedeval.records import JsonObject
 from automedeval.records.text import several, span
 
-READ_FIRST = 3  # cases that a line names
 NO_BASELINE: JsonObject = {"models": {}, "questions": {}}
 
 
@@ -61,7 +60,7 @@ def said_of(
     """
     main = main_judge(result)
     return Said(
-        words=[headline(result, main, scale), *regressions(result)],
+        words=headline(result, main, scale),
         notes=result["notes"],
         alert=alert(result, main, scale),
         facts=answer(result, main),
@@ -87,12 +86,12 @@ def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
     return " ".join(say("alert", known=main.known, dropped=dropped, drop=drop, lowest=lowest))
 
 
-def headline(result: JsonObject, main: MainJudge, scale: Scale) -> str:
-    """Say which model is better, by how much, and how far to trust it; with a baseline, how the others stand beside it."""
-    models = result.get("baseline", NO_BASELINE)["models"].items()
+def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
+    """Say which model is better, by how much, and how far to trust it; then in which cases one is worse than the baseline."""
+    baseline = result.get("baseline", NO_BASELINE)
     people = result["models"].get("people")
     shared = result["main_judge"]["shared"]
-    (text,) = say(
+    return say(
         "headline",
         result=result,
         known=main.known,
@@ -103,11 +102,13 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> str:
         shared=shared,
         where=_where(shared),
         means={name: figure["value"] for name, figure, _ in bars(result, scale).rows},
-        worst=sorted(models, key=lambda model: model[1]["better"] - model[1]["worse"]),
+        worst=sorted(
+            baseline["models"].items(), key=lambda model: model[1]["better"] - model[1]["worse"]
+        ),
+        worse_cases=[baseline["questions"][case] for case in _worse(result)],
         people=best_model(people, trusted=True) if people and "gap" not in people else "",
         trust=trust(main.known),
     )
-    return text
 
 
 def best_model(table: JsonObject, trusted: bool) -> str:
@@ -127,17 +128,6 @@ def answer(result: JsonObject, main: MainJudge) -> dict[str, str]:
     if main.record["spent"]:
         facts["Requests"] = f"{main.record['spent']}."
     return facts
-
-
-def regressions(result: JsonObject) -> list[str]:
-    """Name the cases in which a model is worse than the baseline, the worst first."""
-    cases = _worse(result)
-    if not cases:
-        return []
-    questions = result["baseline"]["questions"]
-    first = ", ".join(questions[case] for case in cases[:READ_FIRST])
-    more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
-    return [f"Where a model is worse, its largest drop first: {first}{more}."]
 
 
 def read_first(result: JsonObject) -> list[tuple[str, str]]:
