@@ -101,9 +101,9 @@ def test_the_commands_of_the_readme_work_everywhere(place, new_machine, tiny_mod
             lines.append(shlex.join(["automedeval", *stand_ins(words[1:], endpoint.url)]))
         done = subprocess.run(
             [python, "-c", ONE_PROCESS], input="\n".join(lines), cwd=folder, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
+            capture_output=True, text=True, timeout=600,
         )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
     assert {words[1] for words in written} >= {"judge", "report", "check", "doctor"}
     assert done.stdout.startswith(f"{folder if place == 'clone' else home / 'wheel'}/")
     judge = "small" if place == "wheel" else "baseline-BM25 to the question"
