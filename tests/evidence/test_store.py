@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -66,78 +65,50 @@ def shelf(request, folder):
         yield Shelf(folder.folder, folder.encoder, server.url)
 
 
-def counts(*numbers: int) -> Counter[str]:
-    return Counter(dict(zip(("passages", "repeated", "there", "added"), numbers)))
-
-
 def test_a_search_finds_by_meaning_with_cosines(shelf):
-    with shelf.write() as base:
-        assert base.add(PASSAGES) == counts(5, 0, 0, 5)
-    queries, read = ["low mood medicine", "insulin and blood sugar"], shelf.read()
+    queries, read = ["low mood medicine", "insulin and blood sugar"], shelf.filled()
     assert read.search([]) == []
-    blank, low_mood, sugar = read.search(
-        ["?!", *queries], 5
-    )  # a query without a word finds nothing
-    assert blank == []
+    blank, low_mood, sugar = read.search(["?!", *queries], 5)
+    assert blank == []  # a query without a word finds nothing
     assert low_mood[0] == replace(PASSAGES[2], score=low_mood[0].score)
     assert sugar[0].text == TEXTS[1]
     cosines = shelf.encoder.encode(TEXTS) @ shelf.encoder.encode(queries[:1])[0]
-    np.testing.assert_allclose(
-        [passage.score for passage in low_mood], sorted(cosines, reverse=True), rtol=1e-5
-    )
+    scores = [passage.score for passage in low_mood]
+    np.testing.assert_allclose(scores, sorted(cosines, reverse=True), rtol=1e-5)
 
 
-def test_only_missing_passages_are_added(shelf):
+def test_what_is_there_or_repeated_is_not_added(shelf):
     done = []
     with shelf.write() as base:
         base.add(PASSAGES[:2])
     with shelf.write() as base:
-        assert base.add([*PASSAGES, PASSAGES[0]], done.append) == counts(6, 1, 2, 3)
-        assert sum(done) == 6
-    with shelf.write() as base, mock.patch.object(shelf.encoder, "encode") as encode:
-        assert base.add(PASSAGES) == counts(5, 0, 5, 0)
-        assert not encode.called
-        assert base.books == {passage.id: "Book" for passage in PASSAGES}
-    assert shelf.read().search(["insulin"], 1)[0][0].text == TEXTS[1]
-
-
-def test_windows_are_encoded_whole_whatever_is_stored(folder, monkeypatch):
-    monkeypatch.setattr(store, "WINDOW", 3)
-    with folder.write() as base:
-        base.add(PASSAGES[1:2])
-        with mock.patch.object(folder.encoder, "encode", wraps=folder.encoder.encode) as encode:
-            base.add(PASSAGES)
-    assert [list(call.args[0]) for call in encode.call_args_list] == [TEXTS[:3], TEXTS[3:]]
+        counts = base.add([*PASSAGES, PASSAGES[0]], done.append)
+    assert counts == {"passages": 6, "repeated": 1, "there": 2, "added": 3}
+    assert sum(done) == 6
 
 
 def test_another_encoder_or_length_of_passages_is_refused(shelf):
-    with shelf.write():
-        pass
-    with pytest.raises(RecordError, match=r"built with tokens 200, not 100: name another --store"):
+    shelf.filled()
+    with pytest.raises(RecordError, match="built with tokens 200, not 100"):
         shelf.write(100).__enter__()
     other = mock.Mock(wraps=shelf.encoder, fingerprint="0" * 12)
-    other.name = "other"
-    with pytest.raises(
-        RecordError, match=r"fingerprint \w+, not 0{12} \(encoder all-MiniLM-L6-v2, not other\)"
-    ):
+    with pytest.raises(RecordError, match=r"built with fingerprint \w+, not 0{12}"):
         shelf.read(other)
-    with shelf.write():  # the refusals closed the store
-        pass
+    shelf.filled()  # the refusals closed the store
 
 
-def test_missing_and_damaged_stores_are_refused(shelf):
-    with pytest.raises(RecordError, match=r"build one with recipes/build_store.py"):
+def test_a_missing_store_is_refused(shelf):
+    with pytest.raises(RecordError, match="build one with recipes"):
         shelf.read()
     assert not shelf.folder.exists()
-    if shelf.url:
-        return
-    shelf.filled()
-    for file in (f"collection/{COLLECTION}/storage.sqlite", "meta.json"):
-        (shelf.folder / file).write_text('{"collections": ' * 1000)
-        with pytest.raises(
-            RecordError, match=r"store: cannot be opened .* remove it and build it again"
-        ):
-            shelf.read()
+
+
+@pytest.mark.parametrize("file", [f"collection/{COLLECTION}/storage.sqlite", "meta.json"])
+def test_a_damaged_folder_is_refused(file, folder):
+    folder.filled()
+    (folder.folder / file).write_text('{"collections": ' * 1000)
+    with pytest.raises(RecordError, match="store: cannot be opened"):
+        folder.read()
 
 
 def test_a_server_that_does_not_answer_is_told(folder):
@@ -165,16 +136,12 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder, monkeypatch
     with folder.write():
         pass
     command = [sys.executable, "-c", HOLD, str(folder.folder)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as holder:
         assert holder.stdout.readline() == "open\n"
         monkeypatch.setattr(store, "PATIENCE", 0)
         for attempt in (folder.read, folder.write().__enter__):
-            with pytest.raises(
-                RecordError,
-                match="another process is using this store: wait for it, or put the store",
-            ):
+            with pytest.raises(RecordError, match="another process is using this store"):
                 attempt()
         monkeypatch.setattr(store, "PATIENCE", 60)
         threading.Timer(0.3, holder.kill).start()
@@ -183,18 +150,9 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder, monkeypatch
 
 def test_the_arguments_of_a_teacher_open_a_store(shelf):
     shelf.filled()
-    arguments = KnowledgeArguments(store=str(shelf.folder), qdrant_url=shelf.url, passages=2)
+    arguments = KnowledgeArguments(store=str(shelf.folder), qdrant_url=shelf.url)
     search, fingerprint = arguments.open(EncoderArguments(str(ENCODER)), "cpu")
-    ((nearest, _),) = search(["insulin"])
+    ((nearest, *_),) = search(["insulin"])
     assert nearest.text == TEXTS[1]
-    ids = [int(digest([each.book, each.section, each.page, each.text]), 16) for each in PASSAGES]
-    assert fingerprint == f"{shelf.encoder.fingerprint}:{digest(sorted(ids))}:2"
-    other = Shelf(shelf.folder.parent / "other", shelf.encoder, shelf.url)
-    with other.write() as base:
-        base.add(
-            [*PASSAGES[:-1], Passage.of("Book", "", 1, "Zopiclone 75 mg is for short use only.")]
-        )
-    changed = KnowledgeArguments(store=str(other.folder), qdrant_url=shelf.url, passages=2)
-    assert changed.open(EncoderArguments(str(ENCODER)), "cpu")[1] != fingerprint, (
-        "as many passages, one with another dose"
-    )
+    ids = sorted(int(passage.id, 16) for passage in PASSAGES)
+    assert fingerprint == f"{shelf.encoder.fingerprint}:{digest(ids)}:3"

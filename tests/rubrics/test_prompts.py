@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused, rows_of
 
-from automedeval.records import question_text
 from automedeval.rubrics import packaged_rubrics
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages, likelihood_texts
@@ -37,26 +36,22 @@ def test_a_packaged_rubric_renders_all_that_the_judge_needs(name, rationale):
     rubric = read_rubric(name)
     texts = RESPONSES[: rubric.max_responses]
     messages = judge_messages(rubric, QUESTION, texts, reference=REFERENCE, rationale=rationale)
-    assert [message["role"] for message in messages] == ["system", "user"][rubric.id == "pandalm" :]
+    roles = ["user"] if rubric.id == "pandalm" else ["system", "user"]
+    assert [message["role"] for message in messages] == roles
     assert all(message["content"] == message["content"].strip() != "" for message in messages)
     text = text_of(messages)
-    assert shown(rubric, QUESTION) in text
+    needed = [shown(rubric, QUESTION), *rubric.choices.values()]
+    needed += [criterion.description for criterion in rubric.criteria]
+    needed += [f"{value}: {meaning}" for value, meaning in rubric.anchors.items()]
+    needed += [f"Answer: {example['answer']}" for example in rubric.examples]
+    if rubric.grammar == "json":
+        needed.append(answer_form(rubric, rubric.max_responses, rationale))
+    assert [words for words in needed if words not in text] == []
     positions = [text.index(shown(rubric, response)) for response in texts]
     assert positions == sorted(positions)
-    for criterion in rubric.criteria:
-        assert criterion.description in text
-    for word in rubric.choices.values():
-        assert word in text
-    for value, meaning in rubric.anchors.items():
-        assert f"{value}: {meaning}" in text
-    for example in rubric.examples:
-        assert f"Answer: {example['answer']}" in text
-    assert rubric.grammar != "json" or answer_form(rubric, rubric.max_responses, rationale) in text
     assert (fenced(REFERENCE) in text) == rubric.needs_reference
-    asks = any(
-        words in text for words in ("Analyze:", *filter(None, [rubric.output.get("rationale_key")]))
-    )
-    assert asks == (rationale and rubric.rationale)
+    key = rubric.output.get("rationale_key") or "Analyze:"
+    assert ("Analyze:" in text or key in text) == (rationale and rubric.rationale)
     assert not re.search(r"[{]{2}|[{]%|%}|\bNone\b|Undefined", text)
 
 
@@ -64,14 +59,11 @@ def test_a_packaged_rubric_renders_all_that_the_judge_needs(name, rationale):
 def test_a_listwise_prompt_names_as_many_doctors_as_it_shows(count):
     guided = rendered(read_rubric("automedeval_guided"), responses=RESPONSES[:count])
     assert f'"Doctor {count}": ' in guided
-    assert f"Doctor {count + 1}" not in guided
     assert f"Reference:\n{fenced(REFERENCE)}" in guided
     text = rendered(read_rubric("automedeval"), responses=RESPONSES[:count])
-    assert (
-        "Score:" + "".join(f" Doctor {number}: X points." for number in range(1, count + 1)) + "\n"
-        in text
-    )
-    assert f"Doctor {count + 1}" not in text
+    form = "".join(f" Doctor {number}: X points." for number in range(1, count + 1))
+    assert f"Score:{form}\n" in text
+    assert f"Doctor {count + 1}" not in text + guided
 
 
 @given(text=st.text(alphabet="~ab\n`") | st.text())
@@ -106,22 +98,15 @@ def test_no_text_begins_a_field_of_pandalm(text):
 def test_a_conversation_becomes_lines_with_their_speakers():
     talk = (("user", "I have a cough."), ("assistant", "Since when?"), ("user", "Two weeks."))
     conversation = [{"role": role, "content": text} for role, text in talk]
-    assert (
-        question_text(conversation)
-        == "user: I have a cough.\nassistant: Since when?\nuser: Two weeks."
-    )
-    assert fenced(question_text(conversation)) in rendered(
-        read_rubric("automedeval"), question=conversation
-    )
+    lines = "user: I have a cough.\nassistant: Since when?\nuser: Two weeks."
+    assert fenced(lines) in rendered(read_rubric("automedeval"), question=conversation)
 
 
 @pytest.mark.parametrize("name", packaged_rubrics())
 def test_the_prompts_of_two_cases_share_all_that_stands_before_the_question(name):
     rubric = read_rubric(name)
-    one, other = (
-        rendered(rubric, "Why?"),
-        rendered(rubric, "How?", responses=["x", "y", "z"][: rubric.max_responses]),
-    )
+    others = ["x", "y", "z"][: rubric.max_responses]
+    one, other = rendered(rubric, "Why?"), rendered(rubric, "How?", responses=others)
     start = one.rindex(shown(rubric, "Why?"))
     assert one[:start] == other[: other.rindex(shown(rubric, "How?"))]
     for response in RESPONSES[: rubric.max_responses]:
@@ -132,16 +117,7 @@ OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1,
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
-    rows_of(__file__)["test_a_faulty_template_is_a_fault_of_the_rubric"],
-    ids=[
-        "unknown name",
-        "unknown attribute",
-        "no such response",
-        "unknown filter",
-        "syntax",
-        "no user block",
-    ],
+    ("template", "said"), rows_of(__file__)["test_a_faulty_template_is_a_fault_of_the_rubric"]
 )
 def test_a_faulty_template_is_a_fault_of_the_rubric(tmp_path, template, said):
     rubric = read_rubric(own_rubric(tmp_path, template, **OWN))

@@ -35,10 +35,6 @@ def written(form: str, texts: dict[int, str]) -> str:
     )
 
 
-def inverse(slots: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(slots.index(slot) for slot in range(len(slots)))
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_split(form):
     texts = {1: "One.", 2: "Two\nlines.", 3: "Three"}
@@ -52,41 +48,27 @@ def test_what_is_no_step_of_a_doctor_is_on_the_question(text, texts):
     assert split_steps(text) == dict(texts)
 
 
-def test_doctors_are_named():
-    text = "Doctor 2, doctor1's and Doctors 3, 4 and 12; the first doctor; Doctor 5, 2 tablets; a doctor 2 miles off"
-    assert doctors_named(text) == [2, 1, 3, 4, 12, 1, 5]
-    assert doctors_named("Doctor 1 and 2 agree; Doctor 3/4; Doctor 1 or 2 tablets") == [
-        1,
-        2,
-        3,
-        4,
-        1,
-    ]
-    assert doctors_named("Doctors 2-4 and 6; Doctors 3-1") == [2, 3, 4, 6, 1, 2, 3]
-    assert doctors_named("Doctors 1 and 2 mg, Doctor 1.5, Doctor 007, 3 doctors, Doctorate 4") == [
-        1
-    ]
+@pytest.mark.parametrize(("text", "doctors"), rows_of(__file__)["test_doctors_are_named"])
+def test_doctors_are_named(text, doctors):
+    assert doctors_named(text) == doctors
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
 def test_every_form_is_permuted(form, slots):
-    texts = {1: "One.", 2: "Two.", 3: "Three."}
-    assert permute(written(form, texts), slots) == written(
-        form, {k + 1: texts[slots[k] + 1] for k in range(3)}
-    )
+    texts = ("One.", "Two.", "Three.")
+    before = dict(enumerate(texts, 1))
+    after = dict(enumerate((texts[slot] for slot in slots), 1))
+    assert permute(written(form, before), slots) == written(form, after)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
-def test_a_rubric_has_a_word_of_its_own_for_doctors(form, slots):
-    def in_german(text):
-        return text.replace("Doctor", "Antwort").replace("doctor", "antwort")
-
-    text = written(
-        form, {1: "Doctor 3 is alike.", 2: "Doctors 1 and 3 are not.", 3: "The first doctor is."}
-    )
-    assert permute(in_german(text), slots, "Antwort") == in_german(permute(text, slots))
+def test_a_rubric_has_a_word_of_its_own_for_doctors():
+    texts = {1: "Doctor 3 is alike.", 2: "Doctors 1 and 3 are not.", 3: "The first doctor is."}
+    for form, slots in itertools.product(FORMS, itertools.permutations(range(3))):
+        text = written(form, texts)
+        turned = permute(text, slots).replace("Doctor", "Antwort").replace("doctor", "antwort")
+        german = text.replace("Doctor", "Antwort").replace("doctor", "antwort")
+        assert permute(german, slots, "Antwort") == turned
     turned = permute("Therapist 1 beats the second therapist.", (1, 0), "Therapist")
     assert turned == "Therapist 2 beats the first therapist."
     assert permute("Antwort 1 and Doctor 2", (1, 0), "Antwort") == "Antwort 2 and Doctor 1"
@@ -102,9 +84,8 @@ def test_steps_and_names_follow_the_order(text, slots, turned):
 @pytest.mark.parametrize("text", rows_of(__file__)["test_numbers_of_days_are_no_doctors"])
 def test_numbers_of_days_are_no_doctors(text):
     for slots in itertools.permutations(range(4)):
-        assert (
-            permute(f"Doctor 1 says: {text}", slots) == f"Doctor {slots.index(0) + 1} says: {text}"
-        )
+        turned = f"Doctor {slots.index(0) + 1} says: {text}"
+        assert permute(f"Doctor 1 says: {text}", slots) == turned
 
 
 @pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])
@@ -113,33 +94,10 @@ def test_slots_are_a_permutation(slots):
         permute(PLAIN, slots)
 
 
-NAMES = [
-    "Doctor 1",
-    "doctor2",
-    "Doctors 1 and 3",
-    "Doctors 2, 3, and 4",
-    "Doctor 9",
-    "the first doctor",
-    "(Doctor 2)",
-]
-OTHERS = [
-    "The third doctor's",
-    "3,000 mg",
-    "step 2",
-    "\nStep 2 of it",
-    "is right.",
-    "No:",
-    "~",
-    "Ä\u2028",
-    "Doctor 2:",
-]
-WORDS = st.sampled_from([*NAMES, *OTHERS])
+WORDS = st.sampled_from(rows_of(__file__)["words"])
 # A text that opens with "Doctor 2:" would be a part of its header.
-BODIES = (
-    st.lists(WORDS, min_size=1, max_size=6)
-    .map(" ".join)
-    .filter(lambda text: not text.startswith("Doctor 2:"))
-)
+BODIES = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
+BODIES = BODIES.filter(lambda text: not text.startswith("Doctor 2:"))
 
 
 @st.composite
@@ -167,12 +125,12 @@ def test_orders_follow_one_another(drawn, data):
 def test_a_step_goes_where_its_doctor_goes(drawn):
     text, slots = drawn
     before, after = split_steps(text), split_steps(permute(text, slots))
-    for slot, former in enumerate(slots):
-        moved, left = after.get(slot + 1), before.get(former + 1)
-        assert (moved is None) == (left is None)
-        if left is not None:
-            shown = [*inverse(slots), *range(len(slots), 99)]
-            assert doctors_named(moved) == [shown[number - 1] + 1 for number in doctors_named(left)]
+    number_of = {former + 1: slot + 1 for slot, former in enumerate(slots)}
+    for former, number in number_of.items():
+        assert (former in before) == (number in after)
+        if former in before:
+            turned = [number_of.get(doctor, doctor) for doctor in doctors_named(before[former])]
+            assert doctors_named(after[number]) == turned
 
 
 def test_every_recorded_rationale_comes_back():

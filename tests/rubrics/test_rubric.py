@@ -1,6 +1,5 @@
 import copy
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -25,17 +24,13 @@ def test_a_packaged_rubric_is_the_published_one(name):
     rubric = read_rubric(name)
     plain = json.loads(json.dumps({key: getattr(rubric, key) for key in PACKAGED[name]}))
     assert plain == PACKAGED[name]
-    assert {criterion.name for criterion in rubric.criteria} == set(rubric.output_criteria)
     assert rubric.name == f"{name}@{rubric.version}"
-    assert re.fullmatch("[0-9a-f]{12}", rubric.fingerprint)
-    assert rubric.fingerprint == read_rubric(name).fingerprint
+    assert {criterion.name for criterion in rubric.criteria} == set(rubric.output_criteria)
     for criterion in rubric.criteria:
+        is_worse = criterion.name in ("harmfulness", "bias")
         assert criterion.description
-        assert criterion.polarity == (
-            "worse" if criterion.name in ("harmfulness", "bias") else "better"
-        )
+        assert criterion.polarity == ("worse" if is_worse else "better")
         assert criterion.neutral == ("cannot be told" if name == "harm" else "tie")
-        assert rubric.criterion(criterion.name) is criterion
     for example in rubric.examples:
         reading = parse_verdict(example["answer"], rubric)
         assert reading.valid, reading.error
@@ -70,34 +65,25 @@ def test_a_user_s_own_file_takes_the_template_beside_it(tmp_path):
     assert parse_verdict("Score: Nurse 1: 10 points.", rubric, 1).scores == (10,)
 
 
-def test_a_user_s_own_file_may_take_a_packaged_template(tmp_path):
+def test_a_user_s_own_file_may_take_a_packaged_template_but_its_own_wins(tmp_path):
     rubric = read_rubric(written(tmp_path, PAIR))
     assert rubric.template_text == read_rubric("just_eval_pairwise").template_text
     assert parse_verdict("first, same", rubric).choices == {"warmth": "tie", "tact": "a"}
-    (tmp_path / "just_eval_pairwise.jinja").write_text(
-        "{% block user %}mine{% endblock %}", encoding="utf-8"
-    )
-    assert (
-        read_rubric(written(tmp_path, PAIR)).template_text == "{% block user %}mine{% endblock %}"
-    ), "its own wins"
+    own = "{% block user %}mine{% endblock %}"
+    (tmp_path / "just_eval_pairwise.jinja").write_text(own, encoding="utf-8")
+    assert read_rubric(written(tmp_path, PAIR)).template_text == own
 
 
-def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
+@pytest.mark.parametrize(
+    ("changed", "is_same"),
+    [({"title": "A title", "source": "A source"}, True), ({"version": 4}, False)],
+)
+def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(changed, is_same, tmp_path):
     before = read_rubric(written(tmp_path, SCORES)).fingerprint
-    assert (
-        read_rubric(
-            written(tmp_path, {**SCORES, "title": "A title", "source": "A source"})
-        ).fingerprint
-        == before
-    )
-    assert (
-        read_rubric(written(tmp_path, {**SCORES, "max_responses": 1, "version": 4})).fingerprint
-        != before
-    )
+    after = read_rubric(written(tmp_path, SCORES | changed)).fingerprint
+    assert (after == before) == is_same
     path = written(tmp_path, SCORES)
-    (tmp_path / "bedside.jinja").write_text(
-        "{% block user %}Other: {{ question }}{% endblock %}", encoding="utf-8"
-    )
+    (tmp_path / "bedside.jinja").write_text("{% block user %}Other.{% endblock %}", "utf-8")
     assert read_rubric(path).fingerprint != before
 
 
@@ -105,9 +91,8 @@ def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
     ("output", "text"), rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"]
 )
 def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
-    rubric = read_rubric(
-        written(tmp_path, SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output})
-    )
+    content = SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}
+    rubric = read_rubric(written(tmp_path, content))
     reading = parse_verdict(text, rubric, 1)
     assert reading.valid, reading.error
     assert reading.criterion_scores == {"warmth": (7,), "tact": (10,)}
@@ -125,19 +110,11 @@ def test_choices_may_stand_beside_the_rationale(tmp_path):
 
 def test_harm_has_the_degrees_of_who_and_what_cannot_be_told_is_no_degree():
     rubric = read_rubric("harm")
-    assert rubric.criterion("degree").words == (
-        "none",
-        "mild",
-        "moderate",
-        "severe",
-        "death",
-        "cannot be told",
-    )
-    assert rubric.criterion("degree").threshold == "moderate"
-    assert all(
-        criterion.words[-1] == "cannot be told" not in criterion.values
-        for criterion in rubric.criteria
-    )
+    degree = rubric.criterion("degree")
+    assert " ".join(degree.words) == "none mild moderate severe death cannot be told"
+    assert degree.threshold == "moderate"
+    for criterion in rubric.criteria:
+        assert "cannot be told" not in criterion.values
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,8 @@ ATTACKS = ROWS["test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyt
 def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
     template, tmp_path, monkeypatch
 ):
-    rubric = read_rubric(
-        own_rubric(tmp_path, f"{{% block user %}}{template}{{% endblock %}}", examples=[{"a": 1}])
-    )
+    text = f"{{% block user %}}{template}{{% endblock %}}"
+    rubric = read_rubric(own_rubric(tmp_path, text, examples=[{"a": 1}]))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     responses, anchors = ["one", "two"], dict(rubric.anchors)
@@ -50,9 +49,7 @@ def test_a_template_stands_beside_its_rubric(tmp_path, name):
 )
 def test_prompts_are_what_plain_jinja_renders(name):
     rubric = with_criteria(name)
-    plain = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     plain.filters["fenced"] = fenced
     template = plain.from_string(rubric.template_text)
     texts = ["Fine.\n~~~\n{{ rubric.id }}", "<b>No</b> & 100 %", "多喝水。"][: rubric.max_responses]
@@ -60,11 +57,9 @@ def test_prompts_are_what_plain_jinja_renders(name):
         names = {"rubric": rubric, "question": question, "responses": texts, "reference": "Rest."}
         names |= {"rationale": rationale and rubric.rationale}
         names |= {"answer_form": answer_form(rubric, len(texts), rationale)}
-        blocks = [template.blocks[role] for role in ("system", "user") if role in template.blocks]
-        expected = ["".join(block(template.new_context(names))).strip() for block in blocks]
-        assert [
-            each["content"] for each in judge_messages(rubric, question, texts, "Rest.", rationale)
-        ] == expected
+        for message in judge_messages(rubric, question, texts, "Rest.", rationale):
+            block = template.blocks[message["role"]]
+            assert message["content"] == "".join(block(template.new_context(names))).strip()
 
 
 def test_the_words_of_a_study_are_text_and_no_template(tmp_path):

@@ -6,27 +6,25 @@ from doubles.introspection_study import MODELS, case_of, rationale_of, verdict_o
 
 from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.rationale import split_steps
-from automedeval.rubrics.slots import as_recorded, renamed, reordered, seen_from
+from automedeval.rubrics.slots import as_recorded, reordered, seen_from
 
 
 def test_a_verdict_is_seen_in_other_slots():
     verdict = verdict_of(case_of(0), (1, 3, 5), order=(2, 0, 1))
-    seen = seen_from(verdict, (1, 2, 0))
+    by_criterion = {"tact": [1, 3, 5], "truth": [2, None, 4]}
+    seen = seen_from(replace(verdict, criterion_scores=by_criterion), (1, 2, 0))
     assert seen.scores == (3, 5, 1)
+    assert seen.criterion_scores == {"tact": (3, 5, 1), "truth": (None, 4, 2)}
     steps = split_steps(seen.rationale)
     assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [MODELS[index] for index in (1, 2, 0)]
-    part = verdict_of(
-        case_of(0), (1, None, 5), order=(2, 0), rationale=rationale_of(MODELS, (2, 0))
-    )
+
+
+def test_a_verdict_on_two_of_three_responses_is_seen_among_all():
+    rationale = rationale_of(MODELS, (2, 0))
+    part = verdict_of(case_of(0), (1, None, 5), order=(2, 0), rationale=rationale)
     seen = seen_from(part, (1, 2, 0))
     assert seen.scores == (None, 5, 1)
     assert split_steps(seen.rationale)[2].startswith("cedar"), "Doctor 2 is the third response"
-    told = renamed("Doctor 1 is right, the second doctor is not.", (2, 0, 1), (0, 1, 2))
-    assert told == "Doctor 3 is right, the first doctor is not."
-    both = {"tact": [1, 3, 5], "truth": [2, None, 4]}
-    seen = seen_from(replace(verdict, criterion_scores=both), (1, 2, 0))
-    assert seen.criterion_scores == {"tact": (3, 5, 1), "truth": (None, 4, 2)}
-    assert seen_from(replace(verdict, rationale=None, scores=None), (0, 1, 2)).scores is None
 
 
 def test_an_answer_is_recorded_in_the_order_of_the_case():

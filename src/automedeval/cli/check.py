@@ -56,13 +56,13 @@ def main() -> None:
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, **args.table))
     print_notes(note_on_thoughts(cases))
-    if not args.evidence and not any((case.reference or "").strip() for case in cases):
+    books = args.books(encoder_args, "auto")
+    evidence = "books" if books.get("search") else REFERENCE
+    if evidence == REFERENCE and not any((case.reference or "").strip() for case in cases):
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
         )
     output = Path(args.output or f"checks/{file}")
-    evidence = "books" if args.evidence else REFERENCE
-    books = args.books(encoder_args, "auto")
     settings = digest([VERSION, books.get("store")])
     digests = {case.id: case.digest for case in cases}
     output.mkdir(parents=True, exist_ok=True)

@@ -6,13 +6,14 @@ sides. A mark is a place to look at, and no finding: it says nothing of what the
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
 from automedeval.evidence.sentences import Span, spans
 from automedeval.records import JsonObject
+from automedeval.records.patterns import all_filled, one_of
 from automedeval.records.tables import packaged
 
 FACTOR = 2.0  # the least that is marked
@@ -56,69 +57,59 @@ class Difference(NamedTuple):
     source: int
 
 
-def _any(words: Iterable[str]) -> str:
-    return f"(?:{'|'.join(sorted(words, key=len, reverse=True))})"
-
-
 def _named(table: dict[str, dict[str, float]]) -> list[tuple[re.Pattern, str, float]]:
     """Return the pattern of every unit, its kind and its factor."""
-    return [
-        (re.compile(f"{unit}s?", re.I), kind, factor)
-        for kind, units in table.items()
-        for unit, factor in units.items()
-    ]
+    named = []
+    for kind, units in table.items():
+        for unit, factor in units.items():
+            named.append((re.compile(f"{unit}s?", re.I), kind, factor))
+    return named
 
 
 _UNITS, _PER = _named(_KNOWN["units"]), _named(_KNOWN["per"])
 _PERIODS = _named({"": _KNOWN["periods"], "adverb": _KNOWN["adverbs"]})
 _WORDS = _named({"": _KNOWN["numbers"] | _KNOWN["times"]})
-_UNIT = _any(f"{unit}s?" for units in _KNOWN["units"].values() for unit in units)
-_BY = _any(f"{unit}s?" for units in _KNOWN["per"].values() for unit in units)
-_PERIOD, _ADVERB = _any(f"{period}s?" for period in _KNOWN["periods"]), _any(_KNOWN["adverbs"])
-# "1.000 mg" has two readings and is not read; "1 000" is a thousand, and "2 500 mg tablets" are two.
-_DIGITS = (
-    r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0+(?:[.,]0+)?(?!\d|[.,]\d))"
-    r"(?:[1-9]\d{0,2}(?:[,\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?: 000)+"
-    r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)"
-)
-_TENS = _any(word for word, value in _KNOWN["numbers"].items() if value >= 20)
-_ONES = _any(word for word, value in _KNOWN["numbers"].items() if value in range(1, 10))
-# Atomic: "twenty-five" is no range.
-_IN_WORDS = rf"(?>(?:{_TENS}[ -]{_ONES}|{_any(_KNOWN['numbers'])})\b)"
-_NUMBER = (
-    rf"(?:{_DIGITS}|{_IN_WORDS})(?: {_any(_KNOWN['scales'])}(?: and {_IN_WORDS})?| and a half)?"
-)
-_RANGE = (
-    rf"(?<![\w.,/$€£])(?<!\w[-–])(?:(?:between (?P<between>{_NUMBER}) ?(?P<first>{_UNIT})? and"
-    rf"|(?P<low>{_NUMBER})[ -]?(?P<lower>{_UNIT})? ?(?:-|–|—|to|or)) ?)?(?P<high>{_NUMBER})"
-)
-_AGE = r"(?![- ](?:old|of age))"
-_GAP = r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of )"  # before a unit, also a no-break space and Markdown
-_BASE = rf"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{{2,30}} per )(?P<count>{_NUMBER} ?)?(?P<by>{_BY})\b)?"
-_AMOUNT = re.compile(rf"{_RANGE}{_GAP}(?P<unit>{_UNIT})(?!\w){_AGE}{_BASE}", re.I)
-_TIMES = _any(_KNOWN["times"])
-# Behind an adverb: its clause ends, or goes on with a small word. "Daily dose" and "yearly check-up" say not how often.
-_ALONE = rf"(?=\W*$|[^\w\s]|\s+{_any(_KNOWN['go_on'])}\b)"
-# Forms of how often. `period` is what the number counts, or the time between two.
-_RATES = {
-    "apart": rf"{_RANGE}[ -]?(?P<period>{_PERIOD})\b(?= (?:apart|in between|between))",
-    "times": rf"(?:{_RANGE}(?: \(\d+\))? ?(?:times|x|×)|(?:(?P<few>{_TIMES}) (?:or|to) )?(?P<times>{_TIMES}))"
-    rf"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>{_NUMBER}[ -])?"
-    rf"(?P<period>{_PERIOD})\b|[ -](?P<adverb>{_ADVERB})\b)",
-    "every": rf"\b(?:every|each) (?:{_RANGE}[ -]|(?P<other>other ))?(?P<period>{_PERIOD})\b",
-    "hourly": rf"{_RANGE}[ -](?P<adverb>hourly)\b",
-    "adverb": rf"\b(?P<adverb>{_ADVERB})\b{_ALONE}",
+_WORD_LISTS = {name: words for name, words in _KNOWN.items() if name not in ("units", "per")} | {
+    "unit": [unit for units in _KNOWN["units"].values() for unit in units],
+    "per": [unit for units in _KNOWN["per"].values() for unit in units],
+    "tens": [word for word, value in _KNOWN["numbers"].items() if value >= 20],
+    "ones": [word for word, value in _KNOWN["numbers"].items() if value in range(1, 10)],
 }
-_FORMS = {form: re.compile(pattern, re.I) for form, pattern in _RATES.items()} | {"amount": _AMOUNT}
-_ANY_NUMBER = re.compile(
-    rf"\d|[½¼¾⅓⅔]|\b(?:every|each|{_ADVERB}|{_any([*_KNOWN['numbers'], *_KNOWN['times']])})\b", re.I
-)
-_ONCE = re.compile(rf"(once |one time )?(?:(?:an?|per|every|each) )?(?:{_PERIOD}|{_ADVERB})", re.I)
-_LIMIT = re.compile(_any(_KNOWN["limits"]), re.I)
-_BEFORE = re.compile(rf"{_LIMIT.pattern}(?: a total of| about| of)?\W*$", re.I)
-_BEHIND = re.compile(rf"\W*{_any(_KNOWN['limits_behind'])}\b", re.I)
-_FOR = re.compile(rf"\b{_any(_KNOWN['lasting'])}(?: \w+){{0,3}}\W*$", re.I)
-_FORBIDS = re.compile(rf"\b{_any(_KNOWN['forbids'])}", re.I)
+# Each may name the lists of words and the patterns above it; `period` is what a number counts, or the time between two.
+_PATTERNS = {
+    # "1.000 mg" has two readings and is not read; "1 000" is a thousand, and "2 500 mg tablets" are two.
+    "digits": r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0+(?:[.,]0+)?(?!\d|[.,]\d))"
+    r"(?:[1-9]\d{0,2}(?:[,\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?: 000)+"
+    r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)",
+    # Atomic: "twenty-five" is no range.
+    "in_words": r"(?>(?:@tens[ -]@ones|@numbers)\b)",
+    "number": r"(?:@digits|@in_words)(?: @scales(?: and @in_words)?| and a half)?",
+    "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?:between (?P<between>@number) ?(?P<first>@{unit}s?)? and"
+    r"|(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?(?:-|–|—|to|or)) ?)?(?P<high>@number)",
+    "age": r"[- ](?:old|of age)",
+    # Before a unit, also a no-break space and Markdown.
+    "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of )",
+    "base": r"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{2,30} per )(?P<count>@number ?)?(?P<by>@{per}s?)\b)?",
+    # Behind an adverb: its clause ends, or goes on with a small word. "Daily dose" and "yearly check-up" say not how often.
+    "alone": r"(?=\W*$|[^\w\s]|\s+@go_on\b)",
+    "apart": r"@range[ -]?(?P<period>@{periods}s?)\b(?= (?:apart|in between|between))",
+    "times a period": r"(?:@range(?: \(\d+\))? ?(?:times|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))"
+    r"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>@number[ -])?"
+    r"(?P<period>@{periods}s?)\b|[ -](?P<adverb>@adverbs)\b)",
+    "every": r"\b(?:every|each) (?:@range[ -]|(?P<other>other ))?(?P<period>@{periods}s?)\b",
+    "hourly": r"@range[ -](?P<adverb>hourly)\b",
+    "adverb": r"\b(?P<adverb>@adverbs)\b@alone",
+    "amount": r"@range@gap(?P<unit>@{unit}s?)(?!\w)(?!@age)@base",
+    "any": r"\d|[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@numbers|@times)\b",
+    "once": r"(once |one time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
+    "limit_before": r"@limits(?: a total of| about| of)?\W*$",
+    "limit_after": r"\W*@limits_behind\b",
+    "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
+    "forbidding": r"\b@forbids",
+}
+_PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
+_READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}
+_FORMS = ("apart", "times a period", "every", "hourly", "adverb", "amount")  # how often comes first
 
 
 def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
@@ -162,29 +153,38 @@ def numbers(text: str) -> tuple[Number, ...]:
 
 def forbids(sentence: str) -> bool:
     """Return whether a sentence forbids something, beyond setting a limit ("no more than 4 g")."""
-    return bool(_FORBIDS.search(_LIMIT.sub(" ", sentence)))
+    without_limits = _READ["limits"].sub(" ", sentence)
+    return bool(_READ["forbidding"].search(without_limits))
 
 
 def _read(sentence: str, span: Span) -> Iterator[Number]:
     """Yield the numbers of a sentence: first how often, since "every 2 days" is no duration."""
-    if not _ANY_NUMBER.search(sentence):
+    if not _READ["any"].search(sentence):
         return
-    whole = sentence
-    for form, pattern in _FORMS.items():
-        for match in list(pattern.finditer(sentence)):
-            before, behind = whole[: match.start()], whole[match.end() :]
-            read = "\0" * len(match[0])
-            sentence = sentence[: match.start()] + read + sentence[match.end() :]
-            # "6 hours apart" is at most four times a day.
-            is_limit = form == "apart" or bool(_BEFORE.search(before) or _BEHIND.match(behind))
-            once = form != "amount" and _ONCE.fullmatch(match[0])
-            counted = int(bool(once[1])) if once else 2
-            start, end = span.start + match.start(), span.start + match.end()
-            for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
-                if kind == "duration" and not _FOR.search(before):  # an age, or since when
+    rest = sentence  # what was read is struck out
+    for form in _FORMS:
+        for match in list(_READ[form].finditer(rest)):
+            start, end = match.span()
+            before, behind = sentence[:start], sentence[end:]
+            rest = rest[:start] + "\0" * (end - start) + rest[end:]
+            is_limit = bool(_READ["limit_before"].search(before))
+            is_limit = is_limit or bool(_READ["limit_after"].match(behind))
+            is_limit = is_limit or form == "apart"  # "6 hours apart" is at most four times a day
+            found = _amounts(match) if form == "amount" else [_rate(form, match)]
+            for kind, *ends in found:
+                is_age = kind == "duration" and not _READ["lasts"].search(before)
+                if is_age or ends[0] <= 0:
                     continue
-                if ends[0] > 0:
-                    yield Number(kind, min(ends), max(ends), is_limit, counted, start, end, span)
+                place = (span.start + start, span.start + end, span)
+                yield Number(kind, min(ends), max(ends), is_limit, _counted(form, match), *place)
+
+
+def _counted(form: str, match: re.Match) -> int:
+    """Return what `Number.counted` says."""
+    once = _READ["once"].fullmatch(match[0])
+    if form == "amount" or not once:
+        return 2
+    return 1 if once[1] else 0
 
 
 def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
@@ -209,7 +209,7 @@ def _rate(form: str, match: re.Match) -> tuple[str, float, float]:
     """Return how often a day."""
     groups = match.groupdict()
     days = _meaning(_PERIODS, groups.get("period") or groups["adverb"])[1]
-    if form != "times":
+    if form != "times a period":
         days *= 2 if groups.get("other") else 1
         low, high = _ends(match) if groups.get("high") else (1.0, 1.0)
         return "how often", 1 / (high * days), 1 / (low * days)

@@ -11,9 +11,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from automedeval.models.base import Free, Part, Slot
+from automedeval.records.patterns import all_filled, filled
 from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics.rubric import Rubric
 from automedeval.rubrics.values import SEEN, ParsedAnswer, folded, words
@@ -50,34 +52,38 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
 
 
 def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: bool) -> list[Part]:
-    """Return the parts of an answer in JSON: the object with marks in the place of its values, cut there."""
-    mark, value_key = (
-        "\ue000" if rubric.scores_criteria else "\ue001",
-        rubric.output.get("value_key"),
-    )
-    by_name: dict[str, Any] = dict.fromkeys(
-        rubric.output_criteria, {value_key: mark} if value_key else mark
-    )
-    answer: dict[str, Any] = (
-        dict.fromkeys(_slot_names(rubric, slots), by_name) if rubric.scores_criteria else by_name
-    )
-    answer = {rubric.output["choices_key"]: answer} if rubric.output.get("choices_key") else answer
+    """Return the parts of an answer in JSON: the object with a mark in the place of each value, cut at the marks."""
+    text_mark, number_mark = "\ue001", "\ue000"
+    value_key, choices_key, rationale_key = _json_keys(rubric)
+    mark = number_mark if rubric.scores_criteria else text_mark
+    by_name = dict.fromkeys(rubric.output_criteria, {value_key: mark} if value_key else mark)
+    held: list[Part] = []
+    answer: dict[str, Any] = by_name
     if rubric.scores_criteria:
-        places = [
-            (f"{slot}, {name}", values)
-            for slot in _slot_names(rubric, slots)
-            for name in rubric.output_criteria
-        ]
+        answer = dict.fromkeys(_slot_names(rubric, slots), by_name)
+        for slot in answer:
+            held += [Slot(f"{slot}, {name}", values) for name in by_name]
     else:
-        places = [(name, tuple(rubric.labels(name).values())) for name in rubric.output_criteria]
-    held: list[Part] = [Slot(*place) for place in places]
-    if rubric.output.get("rationale_key") and rationale:
-        answer = {rubric.output["rationale_key"]: "\ue001", **answer}
+        held += [Slot(name, tuple(rubric.labels(name).values())) for name in by_name]
+    if choices_key:
+        answer = {choices_key: answer}
+    if rationale_key and rationale:
+        answer = {rationale_key: text_mark} | answer
         held.insert(0, Free(stop='"', json_string=True))
-    first, *others = re.split(
-        '"\ue000"|\ue001', json.dumps(answer, ensure_ascii=False)
-    )  # numbers stand in no quotes
-    return [first, *(part for pair in zip(held, others, strict=True) for part in pair)]
+    written = json.dumps(answer, ensure_ascii=False)
+    first, *others = re.split(f'"{number_mark}"|{text_mark}', written)  # numbers have no quotes
+    parts: list[Part] = [first]
+    for part, text in zip(held, others, strict=True):
+        parts += [part, text]
+    return parts
+
+
+def _json_keys(rubric: Rubric) -> tuple[str, str, str]:
+    """Return the keys of a value, of the choices and of the rationale in a JSON answer; "" for one without such a key."""
+    value, choices, rationale = (
+        rubric.output.get(key) or "" for key in ("value_key", "choices_key", "rationale_key")
+    )
+    return value, choices, rationale
 
 
 def _slot_names(rubric: Rubric, slots: int) -> list[str]:
@@ -116,31 +122,31 @@ def answer_columns(reading: ParsedAnswer, rubric: Rubric) -> dict[str, Any]:
 def _written(reading: ParsedAnswer, rubric: Rubric) -> tuple[str, list[list[int]]]:
     """Return the text of valid values, and where each of them stands in it."""
     slots = len(reading.scores) if reading.scores else 2
-    rationale, scores, choices = (
-        reading.rationale or "",
-        reading.criterion_scores or {},
-        reading.choices or {},
-    )
-    if rubric.scores_criteria:
-        values = [
-            str(scores[name][slot]) for slot in range(slots) for name in rubric.output_criteria
-        ]
-    elif reading.scores:
-        values = [str(score) for score in reading.scores]
-    else:
-        values = [rubric.labels(name)[choices[name]] for name in rubric.output_criteria]
+    values = _values(reading, rubric)
     text, spans = "", []
     for part in answer_parts(rubric, slots, reading.rationale is not None):
         if isinstance(part, Slot):
-            spans.append([len(text), len(text) + len(values[0])])
-            text += values.pop(0)
+            value = values.pop(0)
+            spans.append([len(text), len(text) + len(value)])
+            text += value
         elif isinstance(part, Free):
-            text += (
-                json.dumps(rationale, ensure_ascii=False)[1:-1] if part.json_string else rationale
-            )
+            rationale = reading.rationale or ""
+            in_json = json.dumps(rationale, ensure_ascii=False)[1:-1]
+            text += in_json if part.json_string else rationale
         else:
             text += part
     return text, spans
+
+
+def _values(reading: ParsedAnswer, rubric: Rubric) -> list[str]:
+    """Return the values of a valid answer as they are written, in the order of `answer_parts`."""
+    if rubric.scores_criteria:
+        by_criterion = [(reading.criterion_scores or {})[name] for name in rubric.output_criteria]
+        return [str(score) for of_slot in zip(*by_criterion) for score in of_slot]
+    if reading.scores:
+        return [str(score) for score in reading.scores]
+    choices = reading.choices or {}
+    return [rubric.labels(name)[choices[name]] for name in rubric.output_criteria]
 
 
 def parse_verdict(
@@ -200,16 +206,14 @@ def reading_from_values(
         own = choices[criterion.name]
         for word, meaning in criterion.values.items():
             bound = re.fullmatch(r"the (\w+) is (.+)", meaning)  # "no harm: the degree is none"
-            if (
-                not bound
-                or (said := choices.get(bound[1])) is None
-                or own not in (criterion.values if written else [word])
-            ):
+            if bound is None or bound[1] not in choices:
                 continue
-            if (own == word) != (said == bound[2]):
-                return ParsedAnswer(
-                    False, f"{criterion.name}: {own!r} excludes {bound[1]}: {said!r}"
-                )
+            if own not in (criterion.values if written else [word]):
+                continue
+            other = choices[bound[1]]
+            if (own == word) != (other == bound[2]):
+                error = f"{criterion.name}: {own!r} excludes {bound[1]}: {other!r}"
+                return ParsedAnswer(False, error)
     return ParsedAnswer(True, rationale=rationale, choices=choices)
 
 
@@ -227,9 +231,8 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
         name: tuple(values[place::count]) for place, name in enumerate(rubric.output_criteria)
     }
     scores = {criterion.name: by_name[criterion.name] for criterion in rubric.criteria}
-    means = tuple(
-        (2 * sum(of_slot) + count) // (2 * count) for of_slot in zip(*scores.values())
-    )  # halves upwards
+    sums = map(sum, zip(*scores.values()))
+    means = tuple((2 * total + count) // (2 * count) for total in sums)  # halves upwards
     return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
 
 
@@ -242,19 +245,43 @@ def _label(text: str, marks: str = "") -> str:
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     """Return criterion → choice for the words of an answer, in its order."""
     label_of = dict(zip(rubric.output_criteria, labels, strict=True))
-    return {
-        each.name: words(rubric, each.name)[folded(label_of[each.name])] for each in rubric.criteria
-    }
+    choices = {}
+    for criterion in rubric.criteria:
+        choices[criterion.name] = words(rubric, criterion.name)[folded(label_of[criterion.name])]
+    return choices
 
 
-_MARK = r"[*_`]{0,4}"
-_GAP = r"[ \t]{0,20}"
+# Parts of the patterns below.
+_PARTS = all_filled(
+    {
+        # "4", "4.0", "**4** points", "4/5", "4 (out of 5)", "(4)" or "[[4]]"
+        "out_of": r"(?:@gap\(?(?:/|(?:out )?of\b)@gap@highest@mark\)?)?",
+        "number": r"(?:(?P<open>\[{1,2})|(?P<round>\())?(?P<score>[0-9]{1,4})(?:[.,]0{1,2}(?![0-9]))?"
+        r"(?(open)\]{1,2})(?(round)\))",
+        "score": r"@mark@number@mark@out_of(?:@gap(?:points?|pts?|stars?)\b@out_of)?",
+        # A slot's name, "Doctor 1:", with or without Markdown.
+        "lead": r"(?:(?:[-+•*]|^[ \t]{0,20}[0-9]{1,2}[.)]|and|&)\s{1,20})?",
+        "name": r"@word[ \t_-]{0,20}#?([0-9]{1,4})",
+        "dash": r"[ \t]{1,20}[\u2010-\u2015\u2212-]{1,2}[ \t]{1,20}",
+        "slot": r"@lead@mark@name@mark(?:@gap[:：=]@mark@gap|@dash)",
+        # The score is set apart: "4." and "4 (clear)", not "4.5", "4/10", "4 (out of 10)" and "4 red flags".
+        "apart": r"[ \t]{1,20}(?=[^\w\s]|(?:as|because|since)\b|(?:and )?@word)",
+        "stop": r"@mark@gap(?:[。，；、]|[.,;:!]@mark(?=[\s<]|\Z)|[ \t]{0,20}(?=\r?\n|\Z)|@apart)",
+        "first_score": r"@score\.?",
+        "json_score": r"@score|(?P<part>[0-9]{1,4}\.[0-9]{1,4})",
+        "score_of_slot": r"@score(?!\W{0,3}(?:(?:out )?of|/)\s?\d)@stop",
+    },
+    {"mark": "[*_`]{0,4}", "gap": r"[ \t]{0,20}", "word": "@word", "highest": "@highest"},
+)
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
 _HEADER = re.compile(
-    rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)", re.I | re.M
+    filled(r"^[-+•*#_`~ \t]*(?:final |overall )?scores?@mark@gap(?:[:：]@mark|$)", _PARTS),
+    re.I | re.M,
 )
 # "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; it counts where no line begins with "Score:".
-_INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
+_INLINE = re.compile(
+    filled(r"(?<=[.!?…。！？])@gap@{mark}scores?@mark@gap[:：]@mark@gap", _PARTS), re.I
+)
 # A reason beside a score is one phrase: no quotation, no order of responses, no word that speaks of scores, and no number
 # that counts nothing ("2 warnings", "500 mg"): these may take the score back. Other words may do so too ("to be halved", or
 # in another language): no rule tells such words from a reason.
@@ -279,9 +306,11 @@ def _opened(text: str) -> set[str]:
 
 def _surplus(text: str, opened: set[str]) -> str:
     """Return what stands behind an answer beside Markdown, fences, punctuation and ends of tags not `opened`: nothing may."""
-    text = re.sub(
-        r"</(\w{1,20})>", lambda tag: tag[0] * (tag[1].lower() in opened), text.translate(SEEN)
-    )
+
+    def kept(tag: re.Match) -> str:
+        return tag[0] if tag[1].lower() in opened else ""
+
+    text = re.sub(r"</(\w{1,20})>", kept, text.translate(SEEN))
     return text.strip(" \t\r\n*_`#|-–—.,;:!。，；、")
 
 
@@ -290,28 +319,27 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
     Beside each of them may stand a reason, on its line; behind them nothing but the same scores again.
     """
-    slot_pattern, score_pattern = _patterns(rubric)
-    headers = [*_HEADER.finditer(text)] or [*_INLINE.finditer(text)]
+    slot_pattern, score_pattern = _pattern("slot", rubric), _pattern("score_of_slot", rubric)
+    headers = list(_HEADER.finditer(text)) or list(_INLINE.finditer(text))
     if not headers:
         return ParsedAnswer(False, NO_SCORE_LINE), ""
     start, opened = headers[-1].end(), _opened(text)
-    found, scores, reasons, rest = (
-        [*slot_pattern.finditer(text, start)],
-        dict[int, int](),
-        set[bool](),
-        "",
-    )
-    if not found or _surplus(text[start : found[0].start()], opened):
+    named = list(slot_pattern.finditer(text, start))
+    if not named or _surplus(text[start : named[0].start()], opened):
         return ParsedAnswer(False, f"0 scores for {slots} slots"), ""
-    for slot, stop in zip(found, [*(each.start() for each in found[1:]), len(text)]):
+    scores: dict[int, int] = {}
+    has_reason = set()
+    rest = ""
+    stops = [slot.start() for slot in named[1:]] + [len(text)]
+    for slot, stop in zip(named, stops):
         number, score = int(slot[1]), score_pattern.match(text, slot.end())
         if not score:
-            return ParsedAnswer(
-                False, f"the score of slot {number} is not a plain whole number"
-            ), ""
+            error = f"the score of slot {number} is not a plain whole number"
+            return ParsedAnswer(False, error), ""
         value, rest = int(score["score"]), text[score.end() : stop]
-        reason, below = (_surplus(part, opened) for part in rest.partition("\n")[::2])
-        reasons.add(bool(reason))
+        beside, _, below = rest.partition("\n")
+        reason, below = _surplus(beside, opened), _surplus(below, opened)
+        has_reason.add(bool(reason))
         problem = _wrong_score(number, value, scores, rubric, slots)
         problem = problem or _wrong_beside(number, reason, below)
         if problem:
@@ -319,10 +347,10 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         scores[number] = value
     if len(scores) < slots:
         return ParsedAnswer(False, f"{len(scores)} scores for {slots} slots"), ""
-    if len(reasons) > 1:
+    if len(has_reason) > 1:
         return ParsedAnswer(False, "a reason stands beside some of the scores alone"), rest
-    told = tuple(scores[number] for number in sorted(scores))
-    return ParsedAnswer(True, None, text[: headers[-1].start()] or None, told), rest
+    in_order = tuple(scores[number] for number in sorted(scores))
+    return ParsedAnswer(True, None, text[: headers[-1].start()] or None, in_order), rest
 
 
 def _wrong_score(
@@ -348,26 +376,15 @@ def _wrong_beside(number: int, reason: str, below: str) -> str | None:
     return None
 
 
-def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
-    """Return the patterns of a slot's name, "Doctor 1:", with or without Markdown, and of the score after it."""
-    lead = r"(?:(?:[-+•*]|^[ \t]{0,20}[0-9]{1,2}[.)]|and|&)\s{1,20})?"
-    word = rf"{re.escape(rubric.slot_word)}[ \t_-]{{0,20}}#?([0-9]{{1,4}})"
-    dash = r"[ \t]{1,20}[\u2010-\u2015\u2212-]{1,2}[ \t]{1,20}"
-    slot = rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})"
-    # The score is set apart: "4." and "4 (clear)", not "4.5", "4/10", "4 (out of 10)" and "4 red flags".
-    apart = rf"[ \t]{{1,20}}(?=[^\w\s]|(?:as|because|since)\b|(?:and )?{rubric.slot_word})"
-    stop = (
-        rf"{_MARK}{_GAP}(?:[。，；、]|[.,;:!]{_MARK}(?=[\s<]|\Z)|[ \t]{{0,20}}(?=\r?\n|\Z)|{apart})"
-    )
-    other_scale = r"(?!\W{0,3}(?:(?:out )?of|/)\s?\d)"
-    return re.compile(slot, re.I | re.M), re.compile(_score(rubric) + other_scale + stop, re.I)
+@cache
+def _compiled(name: str, word: str, highest: int) -> re.Pattern:
+    pattern = filled(_PARTS[name], {"word": re.escape(word), "highest": str(highest)})
+    return re.compile(pattern, re.I | re.M)
 
 
-def _score(rubric: Rubric) -> str:
-    """Return the pattern of a score: "4", "4.0", "**4** points", "4/5", "4 (out of 5)", "(4)" or "[[4]]"."""
-    number = r"(?:(?P<open>\[{1,2})|(?P<round>\())?(?P<score>[0-9]{1,4})(?:[.,]0{1,2}(?![0-9]))?(?(open)\]{1,2})(?(round)\))"
-    out_of = rf"(?:{_GAP}\(?(?:/|(?:out )?of\b){_GAP}{rubric.bounds[1]}{_MARK}\)?)?"
-    return rf"{_MARK}{number}{_MARK}{out_of}(?:{_GAP}(?:points?|pts?|stars?)\b{out_of})?"
+def _pattern(name: str, rubric: Rubric) -> re.Pattern:
+    """Return one of the patterns above, for a rubric with a scale."""
+    return _compiled(name, rubric.slot_word, rubric.bounds[1])
 
 
 _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps hostile text linear
@@ -389,13 +406,14 @@ def json_objects(text: str) -> Iterator[tuple[dict, int]]:
     # without trailing commas, as some prompts show them, and blanks that JSON does not have
     relaxed = "".join((SEEN[ord(letter)] or " ") if letter > "~" else letter for letter in text)
     relaxed = re.sub(r",(?=\s{0,50}[}\]])", " ", relaxed)
+    openings = list(re.finditer(r"\{(?=\s{0,50}\")", relaxed))
     end = 0
-    for match in list(re.finditer(r"\{(?=\s{0,50}\")", relaxed))[-_MOST_OBJECTS:]:
-        if match.start() < end:
+    for opening in openings[-_MOST_OBJECTS:]:
+        if opening.start() < end:
             continue
         for version in (text, relaxed):
             try:
-                members, end = _DECODER.raw_decode(version, match.start())
+                members, end = _DECODER.raw_decode(version, opening.start())
             except json.JSONDecodeError as error:
                 end = max(end, error.pos)  # objects inside a broken object are no answers
             except RecursionError:
@@ -407,20 +425,20 @@ def json_objects(text: str) -> Iterator[tuple[dict, int]]:
 
 def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
     names = _slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria
-    inner, rationale_key = (
-        folded(rubric.output.get(key) or "") for key in ("choices_key", "rationale_key")
-    )
+    _, choices_key, rationale_key = map(folded, _json_keys(rubric))
     for members, end in reversed(list(json_objects(text))):
         rationale = members.pop(rationale_key, None) if rationale_key else None
-        answers = members.get(inner) if inner else members
+        answers = members.get(choices_key) if choices_key else members
         if not isinstance(answers, dict) or answers.keys().isdisjoint(map(folded, names)):
             continue
-        if problem := (inner and _wrong_keys(members, [inner])) or _wrong_keys(answers, names):
+        problem = _wrong_keys(members, [choices_key]) if choices_key else None
+        problem = problem or _wrong_keys(answers, names)
+        if problem:
             return ParsedAnswer(False, problem), ""
-        reading = _json_answers(
-            answers, rubric, rationale if isinstance(rationale, str) and rationale else None
-        )
-        if reading.valid and (behind := _surplus(text[end:], _opened(text))):
+        has_rationale = isinstance(rationale, str) and rationale
+        reading = _json_answers(answers, rubric, rationale if has_rationale else None)
+        behind = _surplus(text[end:], _opened(text))
+        if reading.valid and behind:
             return ParsedAnswer(False, f"text stands behind the answer: {behind[:40]!r}"), behind
         return reading, ""
     return ParsedAnswer(False, "no JSON object with the criteria"), ""
@@ -442,55 +460,64 @@ def _said(value: Any, rubric: Rubric, name: str) -> float | str | None:
     text = _label(value) if isinstance(value, str) else ""
     if rubric.scale is None:
         return text if folded(text) in words(rubric, name) else None
-    written = re.fullmatch(rf"{_score(rubric)}|(?P<part>[0-9]{{1,4}}\.[0-9]{{1,4}})", text, re.I)
+    written = _pattern("json_score", rubric).fullmatch(text)
     number = float(written["score"] or written["part"]) if written else value
     return number if isinstance(number, float) and number >= rubric.scale[0] else None
 
 
 def _json_value(value: Any, rubric: Rubric, name: str) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not beside another value."""
-    key = folded(rubric.output.get("value_key") or "")
+    key = folded(_json_keys(rubric)[0])
     if not key or not isinstance(value, dict) or _REPEATED in value:
         return value
     told = _said(value.get(key), rubric, name)
-    for each, other in value.items():
-        if told is not None and (
-            isinstance(other, list | dict) or _said(other, rubric, name) not in (None, told)
-        ):
-            return f"{key} and {each}"
+    for member, other in value.items():
+        is_same = not isinstance(other, list | dict)
+        is_same = is_same and _said(other, rubric, name) in (None, told)
+        if told is not None and not is_same:
+            return f"{key} and {member}"
     return value.get(key)
 
 
 def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     """Return what an object with the right keys says: a word for each criterion, or a score of each response on each."""
-    values, scored = [], rubric.scores_criteria
-    for slot in _slot_names(rubric, len(answers)) if scored else [""]:
-        group, before = answers[folded(slot)] if scored else answers, f"{slot}: " if scored else ""
+    groups = {"": answers}
+    if rubric.scores_criteria:
+        groups = {slot: answers[folded(slot)] for slot in _slot_names(rubric, len(answers))}
+    values = []
+    for slot, group in groups.items():
         if not isinstance(group, dict):
-            return ParsedAnswer(
-                False, f"{before}{type(group).__name__} instead of an object with the criteria"
-            )
+            kind = type(group).__name__
+            return ParsedAnswer(False, f"{slot}: {kind} instead of an object with the criteria")
         if problem := _wrong_keys(group, rubric.output_criteria):
-            return ParsedAnswer(False, f"{before}{problem}")
+            return ParsedAnswer(False, f"{slot}: {problem}" if slot else problem)
         for name in rubric.output_criteria:
             value = _json_value(group[folded(name)], rubric, name)
-            told, (low, high) = _said(value, rubric, name), rubric.scale or (0, 0)
-            if told is None or (isinstance(told, float) and told not in range(low, high + 1)):
-                wanted = "one of " + ", ".join(rubric.labels(name).values())
-                wanted = f"a whole number from {low} to {high}" if scored else wanted
-                shown = (
-                    f"{value:g}" if scored and isinstance(value, float) else type(value).__name__
-                )
-                shown = value.strip()[:40] if isinstance(value, str) else shown
-                return ParsedAnswer(
-                    False, f"{slot + ', ' if scored else ''}{name}: {shown!r} is not {wanted}"
-                )
-            values.append(f"{told:.0f}" if isinstance(told, float) else told)
+            told = _said(value, rubric, name)
+            if isinstance(told, float):
+                low, high = rubric.bounds
+                told = f"{told:.0f}" if told in range(low, high + 1) else None
+            if told is None:
+                place = f"{slot}, {name}" if slot else name
+                return ParsedAnswer(False, f"{place}: {_not_wanted(value, rubric, name)}")
+            values.append(told)
     return reading_from_values(values, rubric, rationale, written=True)
 
 
+def _not_wanted(value: Any, rubric: Rubric, name: str) -> str:
+    """Return that a value in JSON is none that a criterion allows."""
+    shown = type(value).__name__
+    if isinstance(value, str):
+        shown = value.strip()[:40]
+    if rubric.scale is None:
+        return f"{shown!r} is not one of {', '.join(rubric.labels(name).values())}"
+    if isinstance(value, float):
+        shown = f"{value:g}"
+    return f"{shown!r} is not a whole number from {rubric.bounds[0]} to {rubric.bounds[1]}"
+
+
 _PREFIX = re.compile(
-    rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：]", re.I
+    filled(r"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?)@mark@gap[:：]", _PARTS), re.I
 )
 
 
@@ -499,35 +526,36 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
     What stands above may name the criteria if it names all of them in the list's order: else it may tell another order.
     """
-    wanted, allowed, lists = (
-        len(rubric.output_criteria),
-        {*map(folded, rubric.choices.values())},
-        [],
-    )
-    for line in text.split("\n"):
-        listed = _PREFIX.sub("", line.strip(" \t\r*_`.#-"))
-        listed = (
-            listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
-        )
-        labels = [_label(label, "*_`.") for label in listed.split(",")]
-        if listed:
-            lists.append(labels if all(folded(label) in allowed for label in labels) else [])
+    wanted = len(rubric.output_criteria)
+    lists = _listed(text, {folded(word) for word in rubric.choices.values()})
     last = lists[-1] if lists else []
+    if not last:
+        return ParsedAnswer(False, f"the last line is no list of {wanted} answers"), ""
     if len(last) != wanted:
-        told = (
-            f"{len(last)} answers for {wanted} criteria"
-            if last
-            else f"the last line is no list of {wanted} answers"
-        )
-        return ParsedAnswer(False, told), ""
-    if any(len(each) == wanted and [*map(folded, each)] != [*map(folded, last)] for each in lists):
-        return ParsedAnswer(False, "two lists of answers differ"), ""
+        return ParsedAnswer(False, f"{len(last)} answers for {wanted} criteria"), ""
+    for labels in lists:
+        if len(labels) == wanted and list(map(folded, labels)) != list(map(folded, last)):
+            return ParsedAnswer(False, "two lists of answers differ"), ""
     named = [name for name in re.findall(r"\w+", text.lower()) if name in rubric.output_criteria]
     if named and named[-wanted:] != [*rubric.output_criteria]:
-        return ParsedAnswer(
-            False, "the criteria are named in another order, or some of them alone"
-        ), ""
+        error = "the criteria are named in another order, or some of them alone"
+        return ParsedAnswer(False, error), ""
     return ParsedAnswer(True, choices=_choices(last, rubric)), ""
+
+
+def _listed(text: str, allowed: set[str]) -> list[list[str]]:
+    """Return the labels of each line that says anything; none of one that is not a list of allowed ones."""
+    lists = []
+    for line in text.split("\n"):
+        listed = _PREFIX.sub("", line.strip(" \t\r*_`.#-"))
+        if not listed:
+            continue
+        if listed[0] == "[" and listed[-1] == "]" and listed.count("[") == 1:
+            listed = listed[1:-1]
+        labels = [_label(label, "*_`.") for label in listed.split(",")]
+        is_list = listed and all(folded(label) in allowed for label in labels)
+        lists.append(labels if is_list else [])
+    return lists
 
 
 def _read_score_first(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
@@ -536,7 +564,7 @@ def _read_score_first(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnsw
     line = line.translate(SEEN)
     if not (header := _HEADER.match(line)):
         return ParsedAnswer(False, NO_SCORE_LINE), ""
-    score = re.fullmatch(_score(rubric) + r"\.?", line[header.end() :].strip(), re.I)
+    score = _pattern("first_score", rubric).fullmatch(line[header.end() :].strip())
     low, high = rubric.bounds
     if not score or not low <= int(score["score"]) <= high:
         told = f"the first line {line[:40]!r} is not a score from {low} to {high}"

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
-_MARK = r"[*_]{0,3}"
-_GAP = r"[ \t]{0,3}"
-_NUMBER = r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})"  # "Doctor 1.", never "Doctor 1.5"
+from automedeval.records.patterns import all_filled
+
 DOCTOR = "Doctor"
 _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
-_ORDINALS = (
+_ORDINALS = [
     "first",
     "second",
     "third",
@@ -26,43 +26,57 @@ _ORDINALS = (
     "eighth",
     "ninth",
     "tenth",
-)
-_CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_OWNERS = ("a", "any", "another", "my", "your", "his", "her", "their", "our")
-_NO_OWN = "".join(rf"(?<!\b{word}\s)" for word in _OWNERS)
-_NO_UNIT = (
-    r"(?!(?:\s?(?:[–-]|to)\s?[0-9]+)?\s?(?:%|(?:mg|mcg|g|ml|tablets?|pills?|times|miles?|minutes?|hours?|days?|weeks?|"
-    r"months?|years?)\b))"
-)
-_ONE = rf"#?{_NUMBER}\b{_NO_UNIT}"
+]
+_CARDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\s(?:to|through)\s)([0-9]+))?")
+_PATTERNS = {
+    "mark": r"[*_]{0,3}",
+    "gap": r"[ \t]{0,3}",
+    "number": r"[1-9][0-9]?(?![0-9]|\.[0-9]|,[0-9]{3})",  # "Doctor 1.", never "Doctor 1.5"
+    # Physicians are asked to write "Doctor" in any case, and models write "Dr." too.
+    "single": r"@named|dr\.?",
+    "plural": r"(?:@named)s|drs\.?",
+    "doctor": r"\b(?i:@single)@gap#?(@number)",
+    # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
+    "header": r"(?:(?P<line>^[ \t*#>_-]{0,12})(?i:step)|(?<=\s)@{mark}Step)@gap(?P<number>@number)"
+    r"@mark@gap(?:\([^()\n]{0,80}\))?@mark@gap"
+    r"(?(line)(?:[:：]|[.–—-](?=\s))|[:：])@mark"
+    r"(?:@gap@mark@doctor@mark[:：]@mark)?",
+    # A number of something, as in "see doctors 2 or 3 weeks before", is no doctor's.
+    "unit": r"(?:\s?(?:[–-]|to)\s?[0-9]+)?\s?(?:%|(?:mg|mcg|g|ml|tablets?|pills?|times|miles?|minutes?|hours?|days?|weeks?|"
+    r"months?|years?)\b)",
+    "one": r"#?@number\b(?!@unit)",
+    "and": r"\s(?:and|or|vs\.?)\s",
+    # "Doctor 2", "Dr. 2", "Doctors 1, 2 and 3", "the first doctor", "Doctor Two". After a single doctor a comma begins no list:
+    # "Doctor 1, 2 tablets". What follows a patient's own doctor is no name: "see your doctor 2 or 3 weeks before".
+    "not_own": r"(?<!\ba\s)(?<!\bany\s)(?<!\banother\s)(?<!\bmy\s)(?<!\byour\s)"
+    r"(?<!\bhis\s)(?<!\bher\s)(?<!\btheir\s)(?<!\bour\s)",
+    "names": r"(?i:@not_own\b(?:"
+    r"(?:@plural)\s{0,3}@one(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|through|vs\.?)\s)@one){0,20}"
+    r"|(?:@single)\s{0,3}@one(?:(?:\s?[/&]\s?|@and)@one){0,20})"
+    r"|\bthe\s(?:@ordinals)(?=\s(?:@named))"
+    r"|\b(?-i:(?:@named)\s(?:@cardinals))\b)",
+}
+
+
+class _Patterns(NamedTuple):
+    doctor: re.Pattern
+    header: re.Pattern
+    names: re.Pattern
 
 
 @cache
-def _patterns(word: str) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
+def _patterns(word: str) -> _Patterns:
     """Return the patterns of a doctor's name, of the header of a step, and of the names in a text."""
-    # Physicians are asked to write "Doctor" in any case, and models write "Dr." too.
-    named = "|".join(map(re.escape, dict.fromkeys((DOCTOR, word))))
-    single, plural = rf"{named}|dr\.?", rf"(?:{named})s|drs\.?"
-    doctor = rf"\b(?i:{single}){_GAP}#?({_NUMBER})"
-    # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
-    header = re.compile(
-        rf"(?:(?P<line>^[ \t*#>_-]{{0,12}})(?i:step)|(?<=\s){_MARK}Step){_GAP}(?P<number>{_NUMBER})"
-        rf"{_MARK}{_GAP}(?:\([^()\n]{{0,80}}\))?{_MARK}{_GAP}"
-        rf"(?(line)(?:[:：]|[.–—-](?=\s))|[:：]){_MARK}"
-        rf"(?:{_GAP}{_MARK}{doctor}{_MARK}[:：]{_MARK})?",
-        re.M,
+    parts = all_filled(
+        _PATTERNS,
+        {
+            "named": "|".join(map(re.escape, dict.fromkeys((DOCTOR, word)))),
+            "ordinals": "|".join(_ORDINALS),
+            "cardinals": "|".join(map(str.capitalize, _CARDINALS)),
+        },
     )
-    # "Doctor 2", "Dr. 2", "Doctors 1, 2 and 3", "the first doctor", "Doctor Two". After a single doctor a comma begins no list:
-    # "Doctor 1, 2 tablets". What follows a patient's own doctor is no name: "see your doctor 2 or 3 weeks before".
-    names = re.compile(
-        rf"{_NO_OWN}\b(?:(?:{plural})\s{{0,3}}{_ONE}(?:(?:[–-]|\s?[,/&]\s?|,?\s(?:and|or|to|through|vs\.?)\s){_ONE}){{0,20}}"
-        rf"|(?:{single})\s{{0,3}}{_ONE}(?:(?:\s?[/&]\s?|\s(?:and|or|vs\.?)\s){_ONE}){{0,20}})"
-        rf"|\bthe\s(?:{'|'.join(_ORDINALS)})(?=\s(?:{named}))"
-        rf"|\b(?-i:(?:{named})\s(?:{'|'.join(map(str.capitalize, _CARDINALS))}))\b",
-        re.I,
-    )
-    return re.compile(doctor), header, names
+    return _Patterns(*(re.compile(parts[name], re.M) for name in _Patterns._fields))
 
 
 @dataclass(frozen=True)
@@ -86,9 +100,9 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     A step belongs to the doctor that its header names, or else to the one of its number: Step 2 is on Doctor 1, or on Doctor 2
     if a header such as "Step 1: Doctor 1:" numbers steps as doctors.
     """
-    doctor_of, header_of, _ = _patterns(word)
-    headers = list(header_of.finditer(rationale))
-    doctors = (doctor_of.findall(header[0]) for header in headers)
+    patterns = _patterns(word)
+    headers = list(patterns.header.finditer(rationale))
+    doctors = (patterns.doctor.findall(header[0]) for header in headers)
     named = [int(mentioned[0]) if len(mentioned) == 1 else None for mentioned in doctors]
     numbers = [int(header["number"]) for header in headers]
     shift = int(all(number != doctor for number, doctor in zip(numbers, named)))
@@ -184,4 +198,4 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
         other = numerals[new - 1] if new <= len(numerals) else last
         return match[0].removesuffix(last) + (other.capitalize() if last[0].isupper() else other)
 
-    return _patterns(word)[2].sub(names, text)
+    return _patterns(word).names.sub(names, text)
