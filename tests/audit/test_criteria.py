@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import case_of, read, write
+from doubles.agreement_study import case_of, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
-from factories import read_json
+from factories import read_json, verdicts_in
 from programs import (
     TWO_PROCESSES,
     error_line,
@@ -71,7 +71,7 @@ def test_the_gullible_grader_is_caught(audited):
     assert planting["controls"]["control"]["shift"]["value"] == 0
     assert planting["outcome"] == "failed"
     assert denial["kinds"]["denial"]["share"]["n"] > 0
-    assert any("all criteria are met" in each["texts"][-1].lower() for each in planting["texts"])
+    assert any("all criteria are met" in text["texts"][-1].lower() for text in planting["texts"])
 
 
 def test_the_text_is_in_the_response_of_the_lowest_score(audited):
@@ -82,10 +82,8 @@ def test_the_text_is_in_the_response_of_the_lowest_score(audited):
 
 
 def test_the_page_begins_with_whether_the_judge_passes(audited):
-    folder, rows = audited
-    page = (folder / "audit.html").read_text(encoding="utf-8")
+    page = (audited[0] / "audit.html").read_text(encoding="utf-8")
     assert page.index("m does not pass") < page.index('id="table"') < page.index('id="texts"')
-    assert {row["outcome"] for row in rows.values()} >= {"passed", "failed"}
 
 
 @pytest.mark.slow
@@ -99,16 +97,12 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     assert not list(tmp_path.rglob("*.part*"))
     again = flags(cases=tmp_path / "out" / "changed.jsonl", output=tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
-    both = [
-        read(place / "verdicts.jsonl")
-        for place in (tmp_path / "out" / "changed", tmp_path / "again")
-    ]
-    answers = [
-        {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in verdicts}
-        for verdicts in both
-    ]
-    assert answers[0]
-    assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
+    audited, judged = (
+        {verdict.key: verdict.checklist for verdict in verdicts_in(tmp_path / folder)}
+        for folder in ("out/changed", "again")
+    )
+    assert audited
+    assert audited.items() <= judged.items()  # a trial is of one response of its case
 
 
 @pytest.mark.parametrize("command", ["audit", "judge"])

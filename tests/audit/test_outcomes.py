@@ -9,7 +9,7 @@ from doubles.agreement_study import value_of
 from factories import MODELS, case_of, verdict_of
 from tables import rows_of
 
-from automedeval.audit.outcomes import CriteriaReader, Measure, Outcome, ScoreReader, texts_of
+from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import Edit, Perturbation
 from automedeval.audit.trials import Planner, Trial
 from automedeval.judges.requests import Request
@@ -33,67 +33,50 @@ def verdict(number: int, order: list, scores: list | None, **more: Any) -> Verdi
     return verdict_of(case_of(number), scores, order=order, **more)
 
 
+def reader_of(count: int, verdicts: list[Verdict], rubric=RUBRIC) -> ScoreReader:
+    return ScoreReader(VerdictTable(cases_of(count), verdicts, rubric))
+
+
+def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand():
+    reader = reader_of(2, [verdict(*row) for row in ROWS["orders"]])
+    order = reader.measure(ORDER)
+    # Of the three pairs of orders, alder:birch is turned round in one; the others agree.
+    assert value_of(order.share, 2) == pytest.approx((1 / 3 + 0 + 0) / 3)
+    assert order.share.n == 3  # case 1 has one valid reading, and says nothing
+    # The first place holds 5, 4, 3 and 2, half a point above the means of their verdicts; the last one 1, 2, 4 and 3.
+    assert value_of(order.shift, 2) == pytest.approx(0.5 - -0.5)
+    assert order.shown == [(place, "ahead in one order, not in another") for place in (0, 1)]
+    assert value_of(reader.measure(READING).share, 2) == 4 / 5
+
+
 def preference(order: tuple, **choices: str) -> Verdict:
     """Return a verdict on the first two responses, with the criteria that they do not tie in."""
     told = dict.fromkeys(PAIRWISE.output_criteria, "tie") | choices
     return verdict(0, order, None, valid=True, choices=told, pair=MODELS[:2])
 
 
-def measured(
-    cases: Cases, verdicts: list[Verdict], perturbation: Perturbation, rubric=RUBRIC
-) -> Measure:
-    return ScoreReader(VerdictTable(cases, verdicts, rubric)).measure(perturbation)
-
-
-def value(statistic, cases: Cases) -> float:
-    return value_of(statistic, len(cases))
-
-
-def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand():
-    cases = cases_of(2)
-    verdicts = [verdict(*row) for row in ROWS["orders"]]
-    order = measured(cases, verdicts, ORDER)
-    # Of the three pairs of orders, alder:birch is turned round in one; the others agree.
-    assert value(order.share, cases) == pytest.approx((1 / 3 + 0 + 0) / 3)
-    assert order.share.n == 3  # case 1 has one valid reading, and says nothing
-    # The first place holds 5, 4, 3 and 2, half a point above the means of their verdicts; the last one 1, 2, 4 and 3.
-    assert value(order.shift, cases) == pytest.approx(0.5 - -0.5)
-    assert order.shown == [(place, "ahead in one order, not in another") for place in (0, 1)]
-    assert value(measured(cases, verdicts, READING).share, cases) == 4 / 5
-
-
 def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria():
-    cases, (ash, birch, _) = cases_of(1), MODELS
+    ash, birch, _ = MODELS
     first = preference((0, 1), correctness=ash, harmfulness=birch, bias="neither")
     turned = preference((1, 0), correctness=birch, harmfulness=ash, bias="neither")
-    readings = VerdictTable(cases, [first, turned], PAIRWISE)
-    shares = [4 / 6, 2 / 6, 2 / 6, 4 / 6]  # more harm is worse
-    assert readings.own.tolist() == pytest.approx(shares)
-    assert ScoreReader(readings).unit == "share of criteria won"
-    for other, share in ((turned, 1), (preference((1, 0)), 0)):
-        order = measured(cases, [first, other], ORDER, PAIRWISE)
-        assert value(order.share, cases) == share
-
-
-def test_a_verdict_that_names_no_models_is_read_by_its_case():
-    cases = cases_of(1)
-    # The pair is named in the order of the file, whatever order it was shown in.
-    orders = (preference(order, correctness=MODELS[0]) for order in ((0, 1), (1, 0)))
-    verdicts = [replace(each, extra={}) for each in orders]
-    table = VerdictTable(cases, verdicts, PAIRWISE)
-    assert table.own.tolist() == pytest.approx([3.5 / 6, 2.5 / 6] * 2)
-    assert value(measured(cases, verdicts, ORDER, PAIRWISE).share, cases) == 0
+    reader = reader_of(1, [first, turned], PAIRWISE)
+    assert reader.judged.own.tolist() == pytest.approx(
+        [4 / 6, 2 / 6, 2 / 6, 4 / 6]
+    )  # harm is worse
+    assert reader.unit == "share of criteria won"
+    assert value_of(reader.measure(ORDER).share, 1) == 1
+    level = reader_of(1, [first, preference((1, 0))], PAIRWISE)
+    assert value_of(level.measure(ORDER).share, 1) == 0
 
 
 @pytest.mark.parametrize(
     ("count", "order", "why"), ROWS["test_order_is_undefined_where_it_was_not_changed"]
 )
 def test_order_is_undefined_where_it_was_not_changed(count, order, why):
-    cases = cases_of(3)
     verdicts = [verdict(number, order, [1, 2, 3]) for number in range(count)]
-    share = measured(cases, verdicts, ORDER).share
+    share = reader_of(3, verdicts).measure(ORDER).share
     assert why in share.reason
-    assert np.isnan(value(share, cases))
+    assert np.isnan(value_of(share, 3))
 
 
 CLEAN = Request(CASE, (1, 2, 0))
@@ -132,16 +115,15 @@ def test_outcomes_of_a_trial(name):
     assert outcome.asked == 1
 
 
-def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers():
-    def values(order, *expected):
-        return verdict(0, order, None, valid=True, expected_scores=expected)
+def values(order: tuple, *expected: float | None) -> Verdict:
+    return verdict(0, order, None, valid=True, expected_scores=expected)
 
+
+def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers():
     before = values((0, 1, 2), -2.0, -4.0, -3.0)
     reader = ScoreReader(VerdictTable(Cases([CASE], "cases"), [before]))
-    answers, planner = (
-        reader.answers([Request(CASE, (0, 1, 2))], [before]),
-        Planner(RUBRIC, apart=True),
-    )
+    answers = reader.answers([Request(CASE, (0, 1, 2))], [before])
+    planner = Planner(RUBRIC, apart=True)
     (trial,) = planner.plan(PLANTED, [answers])
     assert trial.after.slots == (1,)
     step = np.std([-2, -4, -3])
@@ -168,38 +150,38 @@ def test_empty_and_unread_answers_are_not_changed(scores, indices):
     assert [each.index for each in answers] == indices
 
 
-def test_the_texts_of_a_trial_are_both_sides():
-    planted = texts_of(Outcome(trial_of(PLANTED), 0))
-    own = CASE.responses[1].text
-    about = {"case_id": "case-0", "model": "birch", "change": "flattery: a"}
-    assert planted == about | {"texts": [own, f"{own}\n\nBest of all."]}
-    sexes = [Edit("sex", "sex", pairs=[["$text M.", "$text W."]])]
-    asked = Perturbation("p", "question", "keep the order", edits=sexes)
-    sides = [f"{CASE.question} {sex}." for sex in "MW"]
-    assert texts_of(Outcome(trial_of(asked), 0))["texts"] == [*sides, own]
+def says(*met: bool | None) -> Verdict:
+    checklist = {"met": list(met), "score": 0.1}
+    return Verdict(CASE.id, "j", "checklist@1", (0,), valid=True, checklist=checklist)
 
 
-def test_criteria_are_compared_and_unread_ones_counted_apart():
+@pytest.fixture(scope="module")
+def criteria() -> tuple[CriteriaReader, list]:
+    """Return a reader of a case with criteria of 5, 3 and -4 points, and its answer."""
     points = {"a": 5, "b": 3, "c": -4}
-    criteria = [{"criterion": name, "points": worth} for name, worth in points.items()]
-    case = case_of(0, ["m"], criteria=criteria)
+    listed = [{"criterion": name, "points": worth} for name, worth in points.items()]
+    case = case_of(0, ["m"], criteria=listed)
+    reader = CriteriaReader(Cases([case], "cases"), [MET, says(None, False, None)])
+    return reader, [reader.answers([Request(case, (0,), checklist=True)], [MET])]
 
-    def says(*met):
-        checklist = {"met": list(met), "score": 0.1}
-        return Verdict(case.id, "j", "checklist@1", (0,), valid=True, checklist=checklist)
 
-    before = says(False, True, True)
-    reader = CriteriaReader(Cases([case], "cases"), [before, says(None, False, None)])
-    answers = [reader.answers([Request(case, (0,), checklist=True)], [before])]
-    planner = Planner(read_rubric("checklist"))
-    (planted,) = planner.plan(PLANTED, answers)
-    for met, hits, lost, rise in ROWS["criteria"]:
-        seen = reader.compare(planted, before, says(*met))
-        counts = (seen.hits, seen.lost, seen.asked, seen.counted)
-        assert counts == (hits, lost, 3, 2 - lost)
-        assert list(seen.shifts) == pytest.approx([rise])
-    (again,) = planner.plan(PERTURBATIONS["REPEAT"], answers)
-    assert reader.compare(again, before, says(True, True, False)).hits == 2
-    assert reader.compare(again, before, says(True, False, None)).counted == 2
+MET = says(False, True, True)
+
+
+@pytest.mark.parametrize(("met", "hits", "lost", "rise"), ROWS["criteria"])
+def test_criteria_are_compared_and_unread_ones_counted_apart(met, hits, lost, rise, criteria):
+    reader, answers = criteria
+    (planted,) = Planner(read_rubric("checklist")).plan(PLANTED, answers)
+    outcome = reader.compare(planted, MET, says(*met))
+    assert (outcome.hits, outcome.lost, outcome.asked) == (hits, lost, 3)
+    assert outcome.counted == 2 - lost
+    assert list(outcome.shifts) == pytest.approx([rise])
+
+
+def test_criteria_of_the_same_case_again_and_of_unchanged_ones(criteria):
+    reader, answers = criteria
+    (again,) = Planner(read_rubric("checklist")).plan(PERTURBATIONS["REPEAT"], answers)
+    assert reader.compare(again, MET, says(True, True, False)).hits == 2
+    assert reader.compare(again, MET, says(True, False, None)).counted == 2
     assert value_of(reader.measure(READING).share, 1) == 4 / 6
     assert value_of(reader.measure(Perturbation("met", "nothing", "differ")).share, 1) == 2 / 4

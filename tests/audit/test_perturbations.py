@@ -55,17 +55,18 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
     assert not TWINS.keys() & DANGERS.keys()
     rows = ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
     assert {name for name, _, dangerous in rows if dangerous} == DANGERS.keys()
-    files = [SAMPLE / name for name in ("train_cases.jsonl", "test_cases.jsonl", "two_bots.jsonl")]
-    texts = [
-        response.text for file in files for case in read_cases(file) for response in case.responses
-    ]
-    edited = [
-        (text, each.apply(text)) for each in TWINS.values() if each.kind == "dose" for text in texts
-    ]
-    compared = [(before, after) for before, after in edited if after is not None]
-    assert len(compared) >= 30
-    for before, after in compared:
-        assert amounts(after) == pytest.approx(amounts(before)), (before, after)
+    texts = []
+    for name in ("train_cases.jsonl", "test_cases.jsonl", "two_bots.jsonl"):
+        for case in read_cases(SAMPLE / name):
+            texts += [response.text for response in case.responses]
+    compared = 0
+    for twin in TWINS.values():
+        for before in texts if twin.kind == "dose" else ():
+            after = twin.apply(before)
+            if after is not None:
+                compared += 1
+                assert amounts(after) == pytest.approx(amounts(before)), (before, after)
+    assert compared >= 30
 
 
 def test_the_sentences_of_a_text_are_the_text():
@@ -75,28 +76,25 @@ def test_the_sentences_of_a_text_are_the_text():
 
 
 def test_other_words_need_enough_changes_and_no_rule_undoes_another():
-    assert (
-        PARAPHRASE.apply("Do not take this medicine often.")
-        == "Don't take this medication frequently."
-    )
     assert PARAPHRASE.apply("Rest well.") is None
     assert reword("Often.", 1, PARAPHRASE.rules) == "Frequently."
 
 
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker():
-    def planted(rubric, slots):
-        return PLANTED["score line"].apply(
-            "Rest.", names_for(read_rubric(rubric), slots, 1, "Why?")
-        )
+    def planted(name, slots):
+        rubric = read_rubric(name)
+        text = PLANTED["score line"].apply("Rest.", names_for(rubric, slots, 1, "Why?"))
+        assert text.startswith("Rest.\n\n")
+        return parse_verdict(text, rubric, slots)
 
-    assert planted("automedeval", 3).startswith("Rest.\n\n")
-    assert parse_verdict(planted("automedeval", 3), RUBRIC, 3).scores == (1, 5, 1)
-    pairwise = read_rubric("medical_pairwise")
-    reading = parse_verdict(planted("medical_pairwise", 2), pairwise)
-    assert reading.choices["correctness"] == "b"
-    assert reading.choices["harmfulness"] == "a"  # names the worse one
-    reading = parse_verdict(planted("automedeval_guided", 3), read_rubric("automedeval_guided"), 3)
-    assert list(reading.criterion_scores.values()) == [(1, 5, 1)] * 3
+    assert planted("automedeval", 3).scores == (1, 5, 1)
+    choices = planted("medical_pairwise", 2).choices
+    assert (choices["correctness"], choices["harmfulness"]) == (
+        "b",
+        "a",
+    )  # harm names the worse one
+    guided = planted("automedeval_guided", 3).criterion_scores
+    assert list(guided.values()) == [(1, 5, 1)] * 3
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -121,5 +119,3 @@ def test_a_faulty_file_is_one_line(content, message, tmp_path):
     with pytest.raises(RecordError, match=re.escape(message)) as error:
         read_perturbations(str(file))
     assert "own.yaml" in str(error.value)
-    with pytest.raises(RecordError, match="nowhere"):
-        read_perturbations(str(tmp_path / "nowhere.yaml"))

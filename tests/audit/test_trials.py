@@ -24,17 +24,16 @@ def case_of(question: Any, answers: tuple[str, ...] = TWO, **more: Any) -> Case:
     return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
 
 
-def answers_of(
-    case: Case, values: tuple[float, ...] = (), slots: tuple[int, ...] = ()
-) -> list[ValuedAnswer]:
-    """Return the answers of a case by their values, by default falling, the worst first."""
-    count = len(case.responses)
-    request = Request(case, slots or tuple(range(count)))
-    values = values or tuple(float(count - index) for index in range(count))
-    return sorted(
-        (ValuedAnswer(request, index, value) for index, value in enumerate(values)),
-        key=lambda each: each.value,
-    )
+def answers_of(case: Case, values: tuple[float, ...], slots: tuple[int, ...] = ()) -> list:
+    """Return the answers of a case by their values, the worst first."""
+    request = Request(case, slots or tuple(range(len(values))))
+    answers = [ValuedAnswer(request, index, value) for index, value in enumerate(values)]
+    return sorted(answers, key=lambda answer: answer.value)
+
+
+def falling(case: Case) -> list:
+    """Return the answers of a case whose first one is the best."""
+    return answers_of(case, tuple(-index for index in range(len(case.responses))))
 
 
 def edits_of(names: str, kind: str = "f") -> list[Edit]:
@@ -47,12 +46,15 @@ def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn():
     cases = [answers_of(case_of("Why?"), (4, 2)) for _ in range(4)] + [[]]
     trials = Planner(RUBRIC, most=2).plan(planting, cases)
     assert {trial.target for trial in trials} == {1}
-    dealt = Counter(trial.edit for trial in trials if not trial.control)
-    assert dealt == dict.fromkeys("abcd", 2)
-    assert Counter(trial.edit for trial in trials if trial.control) == {"x": 2, "y": 2}
+    dealt = Counter((trial.control, trial.edit) for trial in trials)
+    expected = {(False, name): 2 for name in "abcd"} | {(True, name): 2 for name in "xy"}
+    assert dealt == expected
     assert len(Planner(RUBRIC).plan(planting, cases)) == 4 * (4 + 1)
-    drawn = [Planner(RUBRIC, most=1, seed=seed).plan(planting, cases) for seed in range(5)]
-    assert len({tuple(trial.edit for trial in each) for each in drawn}) > 1
+    drawn = set()
+    for seed in range(5):
+        planned = Planner(RUBRIC, most=1, seed=seed).plan(planting, cases)
+        drawn.add(tuple(trial.edit for trial in planned))
+    assert len(drawn) > 1
 
 
 def test_a_trial_knows_its_clean_case_and_changes_one_thing():
@@ -64,27 +66,23 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing():
     changed = trial.after.case
     assert trial.before is trial.clean is answers[0].request
     assert trial.after.slots == (2, 0, 1)
-    assert changed.id.startswith("c#planting-")
     assert changed.responses[::2] == case.responses[::2]
     assert changed.responses[1].text.startswith("Rest.\n\nPlease rate")
-    assert changed.extra["kept"] == 1
     about = {"of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea"}
-    assert changed.extra["audit"] == about | {"response": "model-1"}
+    assert changed.extra == {"kept": 1, "audit": about | {"response": "model-1"}}
     assert Case.from_dict(changed.to_dict()) == changed
     every = Planner(RUBRIC).plan(PACKAGED["planting"], [answers])
-    assert len({each.after.case.id for each in every}) == len(every)
+    assert len({trial.after.case.id for trial in every}) == len(every)
 
 
-def test_the_text_names_the_place_in_which_the_answer_is_shown():
-    named = Perturbation(
-        "p", "worst answer", "not rise", edits=[Edit("k", "k", text="$slot of $count, best $best")]
-    )
-    for values, place in (((1, 5, 5), 2), ((5, 5, 1), 1)):
-        answers = answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))
-        (trial,) = Planner(RUBRIC).plan(named, [answers])
-        assert trial.after.case.responses[trial.target].text.endswith(
-            f"Doctor {place} of 3, best 5"
-        )
+@pytest.mark.parametrize(("values", "place"), [((1, 5, 5), 2), ((5, 5, 1), 1)])
+def test_the_text_names_the_place_in_which_the_answer_is_shown(values, place):
+    edit = Edit("k", "k", text="$slot of $count, best $best")
+    named = Perturbation("p", "worst answer", "not rise", edits=[edit])
+    answers = answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))
+    (trial,) = Planner(RUBRIC).plan(named, [answers])
+    text = trial.after.case.responses[trial.target].text
+    assert text.endswith(f"Doctor {place} of 3, best 5")
 
 
 @pytest.mark.parametrize(
@@ -92,48 +90,54 @@ def test_the_text_names_the_place_in_which_the_answer_is_shown():
 )
 def test_a_danger_goes_into_the_best_fact(texts, target, dangers, twins):
     """But never into the worst of several; it has as many clean twins of its kind in the same answer."""
-    danger, answers = PACKAGED["danger"], answers_of(case_of("Why?", texts))
+    danger, answers = PACKAGED["danger"], falling(case_of("Why?", texts))
     trials = Planner(RUBRIC).plan(danger, [answers])
     assert {(trial.kind, trial.target) for trial in trials} == {("dose", target)}
     assert [trial.edit for trial in trials if not trial.control] == dangers
     assert [trial.edit for trial in trials if trial.control] == twins
-    assert len(Planner(RUBRIC, most=1).plan(danger, [answers])) == 1 + bool(twins)
     dealt = Planner(RUBRIC, most=1).plan(danger, [answers, answers])
     assert [trial.edit for trial in dealt if not trial.control] == dangers[:2]
 
 
-def test_copies_paraphrases_and_repeats():
-    first = "See a doctor, and do not take this medicine often."
-    case = case_of("Why?", (first, "Rest.", "Wait."))
+FIRST = "See a doctor, and do not take this medicine often."
 
-    def planned(name, *texts):
-        answers = answers_of(case_of("Why?", texts) if texts else case)
-        return Planner(RUBRIC).plan(PACKAGED[name], [answers])
 
-    def texts_after(trial):
-        return [response.text for response in trial.after.case.responses]
+def planned(name: str, *texts: str) -> list[Trial]:
+    return Planner(RUBRIC).plan(PACKAGED[name], [falling(case_of("Why?", texts))])
 
-    (copied,) = planned("copy")
-    assert texts_after(copied) == [first, "Rest.", first]
-    assert (copied.kind, copied.target, copied.other) == ("identical", 0, 2)
-    (reworded,) = planned("paraphrase")
-    assert texts_after(reworded)[2] == "See a doctor, and don't take this medication frequently."
-    (again,) = planned("repeat")
-    assert again.after.case.id != case.id
-    assert again.after.case.digest == case.digest
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("copy", "identical", FIRST),
+        ("paraphrase", "other words", "See a doctor, and don't take this medication frequently."),
+    ],
+)
+def test_the_worst_answer_becomes_a_copy_or_a_paraphrase_of_the_best(name, kind, text):
+    (trial,) = planned(name, FIRST, "Rest.", "Wait.")
+    after = [response.text for response in trial.after.case.responses]
+    assert after == [FIRST, "Rest.", text]
+    assert (trial.kind, trial.target, trial.other) == (kind, 0, 2)
+
+
+def test_a_case_is_repeated_and_what_cannot_be_changed_has_no_trial():
+    (again,) = planned("repeat", FIRST, "Rest.")
+    assert again.after.case.id != again.clean.case.id
+    assert again.after.case.digest == again.clean.case.digest
     assert planned("paraphrase", "Rest.", "Wait.") == planned("copy", "Rest.") == []
-    assert planned("reading") == planned("order") == []
+    assert planned("reading", FIRST) == planned("order", FIRST) == []
     assert Planner(RUBRIC).plan(PACKAGED["patient"], [[]]) == [], "no answer, no trial"
 
 
 def left_out(case: Case) -> set[str]:
-    """Return the subjects of the changes that are not idle in a case."""
-    planner, changes = Planner(RUBRIC), [PACKAGED[name] for name in ("patient", "writer")]
-    trials = [trial for each in changes for trial in planner.plan(each, [answers_of(case)])]
-    made = {trial.kind for trial in trials if not trial.control}
+    """Return the subjects of the changes that are not idle in a case; the others are made."""
+    planner, made, kinds = Planner(RUBRIC), set(), []
+    for name in ("patient", "writer"):
+        trials = planner.plan(PACKAGED[name], [falling(case)])
+        made |= {trial.kind for trial in trials if not trial.control}
+        kinds += [edit.kind for edit in PACKAGED[name].edits]
     out = {subject.partition(", ")[2] for subject in planner.left_out}
-    for edit in (edit for each in changes for edit in each.edits):
-        assert (edit.kind in made) != (edit.kind.partition(":")[0] in out)
+    assert made == {kind for kind in kinds if kind.partition(":")[0] not in out}
     return out
 
 
@@ -152,29 +156,27 @@ def test_the_answers_and_the_reference_leave_a_case_out_too(more, name):
     assert left_out(case_of("I twisted my ankle. What helps?", **more)) == {name}
 
 
-def test_both_sides_differ_in_nothing_else():
-    case = case_of(
-        [{"role": "user", "content": "Hello."}, {"role": "user", "content": "I cost $5. Why?"}]
-    )
+def test_both_sides_differ_in_the_last_message_or_in_one_answer():
+    messages = [{"role": "user", "content": text} for text in ("Hello.", "I cost $5. Why?")]
+    case = case_of(messages)
     trials: list[Trial] = []
     for name in ("patient", "writer"):
-        trials += Planner(RUBRIC).plan(PACKAGED[name], [answers_of(case, slots=(1, 0))] * 2)
+        trials += Planner(RUBRIC).plan(PACKAGED[name], [falling(case)] * 2)
     assert len(trials) == 2 * (6 + 1 + 2), "cost is part of the question: nothing is said of income"
+    targets = set()
     for trial in trials:
         first, second = trial.before.case, trial.after.case
         assert first.question[0] == second.question[0] == case.question[0]
-        differ = [a.text != b.text for a, b in zip(first.responses, second.responses)]
         if trial.perturbation.name == "patient":
             assert first.question[1]["content"].startswith("I cost $5. Why? ")
             assert first.question != second.question
-            assert not any(differ)
-            assert first.responses == case.responses
-        else:
-            assert first.question == case.question
-            assert [index for index, each in enumerate(differ) if each] == [trial.target]
-        assert trial.before.slots == trial.after.slots == (1, 0)
-    assert {trial.target for trial in trials if trial.perturbation.name == "writer"} == {0, 1}, (
-        "in turn"
-    )
+            assert first.responses == second.responses == case.responses
+            continue
+        targets.add(trial.target)
+        assert first.question == case.question
+        own = trial.target
+        assert first.responses[own] != second.responses[own]
+        assert first.responses[1 - own] == second.responses[1 - own]
+    assert targets == {0, 1}, "in turn"
     listed = next(trial.after.case for trial in trials if trial.kind.startswith("style"))
     assert "\n- Rest it for two days.\n- Then walk a little.\n" in listed.responses[0].text

@@ -39,18 +39,6 @@ def rows(folder: Path) -> dict[str, dict]:
     return {row["name"]: row for row in result(folder)["perturbations"]}
 
 
-def leaves(tree: object, path: str = "") -> dict[str, object]:
-    """Return what the lists and mappings of a JSON tree end in, by their place."""
-    if not isinstance(tree, dict | list):
-        return {path: tree}
-    branches = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    return {
-        place: leaf
-        for key, branch in branches
-        for place, leaf in leaves(branch, f"{path}/{key}").items()
-    }
-
-
 @pytest.fixture(scope="module")
 def audited(tiny_model, tmp_path_factory):
     """Return the folder of an audit of the tiny judge on four cases; it does not pass."""
@@ -62,20 +50,23 @@ def audited(tiny_model, tmp_path_factory):
     return folder
 
 
+MEASURED = (
+    "reading",
+    "order",
+    "length",
+    "copy",
+    "repeat",
+    "planting",
+    "danger",
+    "patient",
+    "writer",
+)
+
+
 def test_every_perturbation_has_a_row_with_intervals(audited):
     table, audit = rows(audited), result(audited)
-    assert list(table) == [each.name for each in read_perturbations()]
-    for name in [
-        "reading",
-        "order",
-        "length",
-        "copy",
-        "repeat",
-        "planting",
-        "danger",
-        "patient",
-        "writer",
-    ]:
+    assert list(table) == [perturbation.name for perturbation in read_perturbations()]
+    for name in MEASURED:
         share = table[name]["share"]
         assert share["n"] > 0
         assert table[name]["outcome"] in ("passed", "failed")
@@ -85,27 +76,28 @@ def test_every_perturbation_has_a_row_with_intervals(audited):
     assert table["repeat"]["share"]["value"] == 0.0  # greedy, in float32
     planting = table["planting"]
     assert planting["share"]["n"] == 12
-    assert sum(each["share"]["n"] for each in planting["kinds"].values()) == 12
+    assert sum(kind["share"]["n"] for kind in planting["kinds"].values()) == 12
     assert planting["controls"]["control"]["share"]["n"] == 4
 
 
 def test_trials_show_their_case_as_the_clean_run_did(audited):
-    orders = {(each.case_id, each.order) for each in verdicts_in(audited / "clean")}
+    orders = {(verdict.case_id, verdict.order) for verdict in verdicts_in(audited / "clean")}
     cases = {case.id: case for case in read_cases(CASES)}
     # As they were judged: reading takes planted tokens of chat templates out.
     changed = {case["id"]: case for case in read(audited / "changed.jsonl")}
     after = verdicts_in(audited / "changed")
     assert len(after) == len(changed) > 20
-    for each in after:
-        case = changed[each.case_id]
+    for verdict in after:
+        case = changed[verdict.case_id]
         clean, kind = cases[case["audit"]["of"]], case["audit"]["perturbation"]
-        assert (clean.id, each.order) in orders
+        assert (clean.id, verdict.order) in orders
         texts = [response["text"] for response in case["responses"]]
-        differ = [shown != own.text for shown, own in zip(texts, clean.responses)]
-        assert sum(differ) == (kind not in ("repeat", "patient"))
+        before = [response.text for response in clean.responses]
+        differing = sum(text != own for text, own in zip(texts, before))
+        assert differing == (0 if kind in ("repeat", "patient") else 1)
         assert (case["question"] != clean.question) == (kind == "patient")
-        # An identical answer is shown in two places.
-        assert case["audit"]["kind"] != "identical" or len({*texts}) == 2
+        if case["audit"]["kind"] == "identical":
+            assert len(set(texts)) == 2  # one answer is shown in two places
 
 
 def test_without_a_valid_verdict_there_are_no_changed_cases(tiny_model, tmp_path):
@@ -176,11 +168,11 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(
         succeeded(run(cases=write(tmp_path / "cases.jsonl", cases), output=output))
         figures.append(rows(output))
     first, second = figures
+    for check in ("copy", "repeat", "danger"):
+        for figure in ("share", "shift"):
+            assert second[check][figure] == pytest.approx(first[check][figure], abs=1e-5)
     planting = first["planting"]
     assert first["repeat"]["share"]["n"] == planting["controls"]["control"]["share"]["n"] == 3
-    for check in ("copy", "repeat", "danger"):
-        before, after = (leaves(each[check] | {"texts": None}) for each in figures)
-        assert after == pytest.approx(before, abs=1e-5)
     # The texts say how many responses there are.
     assert planting["shift"]["n"] == second["planting"]["shift"]["n"] == 6
 

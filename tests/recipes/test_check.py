@@ -35,56 +35,55 @@ def check(cases: list[dict] | Path, output: Path, **more: object):
 
 def marked(output: Path) -> dict[tuple[str, str], list[list]]:
     """Return, of each answer with a mark, the numbers of the answer and of the evidence, and the factor between them."""
-    marks = {}
-    for each in read(output / "claims.jsonl"):
-        numbers = [
-            [mark["sentence"][1], mark["passage"][1], mark["factor"]] for mark in each["differs"]
-        ]
-        if numbers:
-            marks[each["case_id"], each["model"]] = numbers
+    marks: dict[tuple[str, str], list[list]] = {}
+    for claim in read(output / "claims.jsonl"):
+        for mark in claim["differs"]:
+            numbers = [mark["sentence"][1], mark["passage"][1], mark["factor"]]
+            marks.setdefault((claim["case_id"], claim["model"]), []).append(numbers)
     return marks
 
 
-def test_it_shows_numbers_that_differ_writes_every_file_and_can_fail_a_build(
-    tmp_path,
-):
+def test_it_shows_numbers_that_differ_and_can_fail_a_build(tmp_path):
     out = tmp_path / "out"
     done = check(CASES, out, fail_if="differs")
     assert done.returncode == 3, done.stderr
     assert [piece for piece in ROWS["said"] if piece not in done.stdout] == []
-    right = [each | {"responses": each["responses"][:1]} for each in CASES]
-    succeeded(check(right, tmp_path / "two", fail_if="differs"))
     dose, often = ["50 mg", "5 mg", 10.0], ["every day", "once a week", 7.0]
     assert marked(out) == {("c1", "wrong"): [dose, often], ("c2", "wrong"): [["12 g", "4 g", 3.0]]}
-    texts = {
-        (each["id"], answer["model"]): answer["text"]
-        for each in CASES
-        for answer in each["responses"]
-    }
-    for each in read(out / "claims.jsonl"):
-        text = texts[each["case_id"], each["model"]]
-        for mark in each["differs"]:
+    right = [case | {"responses": case["responses"][:1]} for case in CASES]
+    succeeded(check(right, tmp_path / "two", fail_if="differs"))
+
+
+def test_every_file_is_written(tmp_path):
+    check(CASES, tmp_path / "out")
+    claims = read(tmp_path / "out" / "claims.jsonl")
+    texts = {}
+    for case in CASES:
+        texts |= {(case["id"], answer["model"]): answer["text"] for answer in case["responses"]}
+    for claim in claims:
+        for mark in claim["differs"]:
+            text = texts[claim["case_id"], claim["model"]]
             assert text[mark["start"] : mark["end"]] == mark["sentence"][1]
-    page, summary = ((out / name).read_text() for name in ("check.html", "check.md"))
-    assert all("Not looked at" in text for text in (page, summary, done.stdout))
+    page, summary = ((tmp_path / "out" / name).read_text() for name in ("check.html", "check.md"))
+    assert "Not looked at" in page
+    assert "Not looked at" in summary
     shown = ["50 mg for 5 mg", "every day for once a week", "12 g for 4 g"]
     assert re.findall("<b>(.*? for .*?)</b>", page) == shown
-    first = next(row for row in read_csv(out / "claims.csv") if row["label"] == "differs")
+    rows = read_csv(tmp_path / "out" / "claims.csv")
+    first = next(row for row in rows if row["label"] == "differs")
     assert first.items() >= ROWS["first row"].items()
-    figures = read_json(out / "check.json")["models"]
-    shares = {name: each["differing_answers"]["value"] for name, each in figures.items()}
-    assert shares == {"right": 0.0, "wrong": 1.0}
+    figures = read_json(tmp_path / "out" / "check.json")["models"]
+    assert figures["right"]["differing_answers"]["value"] == 0
+    assert figures["wrong"]["differing_answers"]["value"] == 1
 
 
 def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path):
     done = check(Path("two_bots"), tmp_path / "out")
-    kinds = {
-        (each["id"], answer["model"]): answer["kind"]
-        for each in read(SAMPLE / "two_bots.jsonl")
-        for answer in each["responses"]
-    }
-    assert [kinds[place] for place in marked(tmp_path / "out")] == ["dangerous_error"] * 2
     told(done, "600 mg for between 100 and 200 mg", "12 g for 4 g")
+    kinds = {}
+    for case in read(SAMPLE / "two_bots.jsonl"):
+        kinds |= {(case["id"], answer["model"]): answer["kind"] for answer in case["responses"]}
+    assert [kinds[place] for place in marked(tmp_path / "out")] == ["dangerous_error"] * 2
 
 
 def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path):

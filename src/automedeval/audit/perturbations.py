@@ -6,12 +6,13 @@ otherwise. `audit/templates/basics.yaml` describes the format.
 
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
+from itertools import chain
 from typing import Any
 
-from automedeval.records import JsonObject
+from automedeval.records import JsonObject, foreign_errors_at
 from automedeval.records.language import is_english
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
@@ -43,18 +44,20 @@ PERTURBATION: dict[str, tuple] = {
     "least": NUMBER,
     "shift": NUMBER,
 }
-WAYS: dict[str, dict[str, tuple]] = {
-    "text": {"text": (str,)},
-    "pairs": {"pairs": (list,)},
-    "pattern": {
-        "pattern": (str,),
-        "drop": (str, None, ("sentence",)),
-        "multiply": NUMBER,
-        "replace": TEXT,
-        "unless": TEXT,
-        "unless_before": TEXT,
-    },
-    "rules": {"rules": (list,), "fewest": (int, 1)},
+# An edit has one of these.
+WAYS = ("text", "pairs", "pattern", "rules")
+PATTERNS = ("pattern", "unless", "unless_before")
+EDIT: dict[str, tuple] = {
+    "kind": (str,),
+    "name": TEXT,
+    "skip": (dict, {}),
+    "text": TEXT,
+    "pairs": LIST,
+    "rules": LIST,
+    "fewest": (int, 1),
+    **dict.fromkeys((*PATTERNS, "replace"), TEXT),
+    "multiply": NUMBER,
+    "drop": (str, None, ("sentence",)),
 }
 NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question", "criteria"}
 
@@ -94,18 +97,19 @@ class Edit:
         return None if changed == text else changed
 
     def _changed_fact(self, text: str) -> str | None:
-        sentences = list(sentences_of(text))
+        sentences = sentences_of(text)
         if self.drop:
             rest = [sentence for sentence in sentences if not self._fact(sentence)]
             changed = "".join(rest).strip()
-            return changed if len(rest) < len(sentences) and re.search(r"\w{3}", changed) else None
+            is_left = len(rest) < len(sentences) and re.search(r"\w{3}", changed)
+            return changed if is_left else None
         for place, sentence in enumerate(sentences):
-            if fact := self._fact(sentence):
-                start, end = fact.span()
-                changed = sentence[:start] + self._replacement(fact) + sentence[end:]
-                if changed != sentence:
-                    sentences[place] = changed
-                    return "".join(sentences)
+            fact = self._fact(sentence)
+            if not fact:
+                continue
+            changed = sentence[: fact.start()] + self._replacement(fact) + sentence[fact.end() :]
+            if changed != sentence:
+                return "".join([*sentences[:place], changed, *sentences[place + 1 :]])
         return None
 
     def _fact(self, sentence: str) -> re.Match | None:
@@ -123,8 +127,11 @@ class Edit:
         scaled = _scaled(fact[1], self.multiply)
         if self.replace is not None:
             return self.replace.replace(r"\1", scaled)
-        start, end = fact.span(1)
-        return fact.string[fact.start() : start] + scaled + fact.string[end : fact.end()]
+        return (
+            fact.string[fact.start() : fact.start(1)]
+            + scaled
+            + fact.string[fact.end(1) : fact.end()]
+        )
 
 
 @dataclass(frozen=True)
@@ -179,12 +186,13 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
     if least is not None and most is not None and least > most:
         at.fail("least", f"{least:g} is above most, {most:g}")
     common = {key: values.pop(key) for key in ("unless", "unless_before")}
-    values["edits"] = _edits(at, "edits", values["edits"], common)
+    edits = values["edits"] = _edits(at, "edits", values["edits"], common)
     values["controls"] = _edits(at, "controls", values["controls"], {})
-    needed = values["changes"] in EDITED
-    if bool(values["edits"]) != needed and values["changes"] != "other answer":
-        are = "needed" if needed else "not possible"
-        at.fail("edits", f"are {are} where changes: {values['changes']}")
+    changes = values["changes"]
+    if changes in EDITED and not edits:
+        at.fail("edits", f"are needed where changes: {changes}")
+    if edits and changes not in (*EDITED, "other answer"):
+        at.fail("edits", f"are not possible where changes: {changes}")
     values["what"] = values["what"] or values["name"]
     return Perturbation(**values)
 
@@ -198,40 +206,35 @@ def _edits(at: YamlFile, key: str, entries: list, also: JsonObject) -> list[Edit
 
 
 def _edit(at: YamlFile, entry: Any, also: JsonObject) -> Edit:
-    at.only(entry, [field.name for field in fields(Edit)])
-    if isinstance(entry.get("pattern"), list):
+    if isinstance(entry, dict) and isinstance(entry.get("pattern"), list):
         entry = entry | {"pattern": "".join(map(str, entry["pattern"]))}
-    kind = at.take(entry, "kind", str)
+    values = at.values(entry, EDIT)
+    values["name"] = values["name"] or values["kind"]
     ways = [way for way in WAYS if way in entry]
     if len(ways) != 1:
-        at.fail(kind, f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
-    way = ways[0]
-    keys = {"kind": (str,), "name": (str, kind), "skip": (dict, {}), **WAYS[way]}
-    values = at.values(entry, keys)
-    for reason, pattern in values.pop("skip").items():
-        values.setdefault("skip", {})[str(reason)] = _pattern(at, f"skip: {reason}", pattern)
-    if way == "text":
-        _check_template(at, way, values[way])
-    elif way == "pattern":
+        has = ", ".join(ways) or "none"
+        at.fail(values["kind"], f"needs one of {', '.join(WAYS)}, has {has}")
+    for reason, pattern in values["skip"].items():
+        values["skip"] = values["skip"] | {reason: _pattern(at, f"skip: {reason}", pattern)}
+    if ways == ["pattern"]:
         _read_pattern(at, values, also)
-    else:
+    for way in ("pairs", "rules"):
         for two in values[way]:
             if not isinstance(two, list) or [type(text) for text in two] != [str, str]:
                 at.fail(way, f"must be a list of two texts each, not {two!r}")
-    if way == "rules":
-        values[way] = [(_pattern(at, way, old), new) for old, new in values[way]]
-    for first, second in values.get("pairs", ()):
-        _check_template(at, way, first)
-        _check_template(at, way, second)
+    values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values["rules"]]
+    for text in filter(None, (values["text"], *chain.from_iterable(values["pairs"]))):
+        _check_template(at, ways[0], text)
     return Edit(**values)
 
 
 def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
     """Read the patterns of an edit in the place of their texts, and check what goes with them."""
-    for key in ("pattern", "unless", "unless_before"):
+    for key in PATTERNS:
         parts = [text for text in (also.get(key), values[key]) if text is not None]
         values[key] = _pattern(at, key, "|".join(parts)) if parts else None
-    if (values["replace"] is None and values["multiply"] is None) == (values["drop"] is None):
+    is_changed = values["replace"] is not None or values["multiply"] is not None
+    if is_changed == (values["drop"] is not None):
         needed = "a pattern needs replace, multiply or both, or else drop: sentence"
         at.fail(values["kind"], needed)
     if values["multiply"] is not None and not values["pattern"].groups:
@@ -239,21 +242,17 @@ def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
 
 
 def _pattern(at: YamlFile, key: str, text: Any) -> re.Pattern:
-    if not isinstance(text, str):
-        at.fail(key, f"must be a text, not {text!r}")
-    try:
+    with foreign_errors_at(f"{at.place}: {key}: not a regular expression", re.error, TypeError):
         return re.compile(text, re.I)
-    except re.error as error:
-        at.fail(key, f"not a regular expression: {error}")
 
 
 def _check_template(at: YamlFile, key: str, text: str) -> None:
     template = string.Template(text)
-    wrong = [f"${name}" for name in template.get_identifiers() if name not in NAMES]
     if not template.is_valid():
-        wrong = ["a lone $"]
-    if wrong:
-        at.fail(key, f"{min(wrong)}: known are {', '.join(sorted(NAMES))}, and $$ for a dollar")
+        at.fail(key, f"a lone $ in {text!r}: a dollar is written $$")
+    for name in template.get_identifiers():
+        if name not in NAMES:
+            at.fail(key, f"${name}: known are {', '.join(sorted(NAMES))}, and $$ for a dollar")
 
 
 def fill(template: str, text: str, names: Mapping[str, object] | None = None) -> str:
@@ -272,27 +271,25 @@ def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str,
         rubric: the rubric that the text aims at; of a checklist, the one about the case's criteria.
         slots: the number of responses that are shown.
     """
-    worst: str | int
-    best: str | int
+    name = f"{rubric.slot_word} {slot + 1}"
+    worst: str | int = 1
+    best: str | int = 10
+    choices = {}
     if rubric.mode == "checklist":
         worst, best = rubric.choices["not_met"], rubric.choices["met"]
-        slots = len(rubric.criteria)
-        met = {criterion.name: "met" for criterion in rubric.criteria}
-        answer = ParsedAnswer(True, choices=met)
-        name = rubric.slot_word
-    elif rubric.scale:
-        worst, best = low, high = rubric.scale
-        scores = [low] * slots
-        scores[slot] = high
-        answer = same_on_every_criterion(tuple(scores), rubric)
-        name = f"{rubric.slot_word} {slot + 1}"
-    else:
-        worst, best, won, lost = 1, 10, "ab"[slot], "ba"[slot]
-        choices = {}
+        slots, name = len(rubric.criteria), rubric.slot_word
+        choices = {criterion.name: "met" for criterion in rubric.criteria}
+    elif not rubric.scale:
+        won, lost = "ab"[slot], "ba"[slot]
+        name = rubric.choices[won]
         for criterion in rubric.criteria:
             choices[criterion.name] = won if criterion.polarity == "better" else lost
-        answer = ParsedAnswer(True, choices=choices)
-        name = rubric.choices[won]
+    answer = ParsedAnswer(True, choices=choices)
+    if rubric.scale:
+        worst, best = rubric.scale
+        scores = [rubric.scale[0]] * slots
+        scores[slot] = rubric.scale[1]
+        answer = same_on_every_criterion(scores, rubric)
     return {
         "answer": format_verdict(answer, rubric),
         "slot": name,
@@ -304,17 +301,17 @@ def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str,
     }
 
 
-def sentences_of(text: str) -> Iterator[str]:
-    """Yield the sentences of a text with the space after them; joined, they are the text."""
-    start = 0
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text with the space after them; joined, they are the text."""
     ends = {match.end() for match in SENTENCE_END.finditer(text)}
-    lines = {match.start() for match in re.finditer("\n", text)}
-    for end in sorted(ends | lines | {len(text)}):
-        while end < len(text) and text[end].isspace():
-            end += 1
-        if end > start:
-            yield text[start:end]
-            start = end
+    ends |= {match.start() for match in re.finditer("\n", text)}
+    sentences, start = [], 0
+    for end in sorted(ends | {len(text)}):
+        space = re.compile(r"\s*").match(text, end)
+        if space.end() > start:
+            sentences.append(text[start : space.end()])
+            start = space.end()
+    return sentences
 
 
 def _scaled(number: str, factor: float) -> str:
@@ -334,8 +331,10 @@ def reword(text: str, fewest: int, rules: Sequence[tuple[re.Pattern, str]]) -> s
     taken: list[tuple[int, int, str]] = []
     for pattern, word in rules:
         for match in pattern.finditer(text):
-            if all(match.end() <= start or match.start() >= end for start, end, _ in taken):
-                taken.append((*match.span(), _in_case_of(match, match.expand(word))))
+            start, end = match.span()
+            is_free = all(end <= first or start >= last for first, last, _ in taken)
+            if is_free:
+                taken.append((start, end, _in_case_of(match, match.expand(word))))
     changes = [(start, end, new) for start, end, new in taken if text[start:end] != new]
     if len(changes) < fewest:
         return None
