@@ -137,6 +137,11 @@ def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_ch
         assert reader.compare(copied, before, after).hits == hits
 
 
+def test_a_judge_of_expected_scores_alone_is_read_in_points_where_its_rubric_has_a_scale():
+    reader = reader_of(1, [values((0, 1, 2), 2.0, 4.0, 3.0)])
+    assert (reader.unit, reader.judged.step) == ("points", 1.0)
+
+
 @pytest.mark.parametrize(
     ("scores", "indices"), ROWS["test_empty_and_unread_answers_are_not_changed"]
 )

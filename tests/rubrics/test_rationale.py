@@ -20,12 +20,6 @@ def doctors_named(text: str) -> list[int]:
 
 
 RECORDING = Path(__file__).parents[2] / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
-PLAIN = """Analyze:
-Step 1: The patient asks about salt.
-Step 2: Doctor 1 names the limit, which Doctor 3 does not.
-Step 3: Vague; weaker than Doctor 1's.
-It is short.
-Step 4: Off the topic."""
 FORMS = rows_of(__file__)["forms"]
 
 
@@ -91,7 +85,7 @@ def test_numbers_of_days_are_no_doctors(text):
 @pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])
 def test_slots_are_a_permutation(slots):
     with pytest.raises(ValueError, match="permutation"):
-        permute(PLAIN, slots)
+        permute("Step 2: One.", slots)
 
 
 WORDS = st.sampled_from(rows_of(__file__)["words"])

@@ -25,6 +25,7 @@ from automedeval.records.journal import Processes, write_lines
 from automedeval.records.language import english_only
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
+from automedeval.rubrics import without_scale
 from automedeval.stats.bootstrap import RESAMPLES
 
 # Of the unchanged cases: each response once in each place, the fewest orders that separate places and responses.
@@ -98,7 +99,8 @@ def audit_judge(
     clean = list(verdicts.values())
     reader: ScoreReader | CriteriaReader = CriteriaReader(cases, clean)
     if not checklist:
-        reader = ScoreReader(VerdictTable(cases, clean, None if judge.apart else rubric))
+        by = None if without_scale(judge.rubric_name) else rubric
+        reader = ScoreReader(VerdictTable(cases, clean, by))
 
     answers = []
     for of_case in planned:

@@ -57,7 +57,7 @@ class ScoreReader:
     def __init__(self, judged: VerdictTable):
         self.judged = judged
         self.unit = "standard deviations of its values"
-        if judged.has_own:
+        if judged.has_own or judged.scale:
             self.unit = "share of criteria won" if judged.criteria else "points"
 
     def answers(

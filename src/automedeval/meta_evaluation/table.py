@@ -278,7 +278,7 @@ class VerdictTable:
     def step(self) -> float:
         """A point, or all criteria of a judge of pairs; without a scale the standard deviation of its values."""
         values = self.best[is_known(self.best)]
-        if self.has_own or not len(values):
+        if self.has_own or self.scale or not len(values):
             return 1.0
         spread = float(np.std(values))
         return spread if spread > NO_CHANGE * np.abs(values).max() else 1.0
