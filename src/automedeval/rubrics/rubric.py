@@ -354,42 +354,38 @@ class _Reader(YamlFile):
     def questions(self, content: Any) -> Questions:
         keys = self.values(content, QUESTIONS)
         scale, anchors = self.scale(keys["scale"])
-        tags = keys["tags"]
-        if odd := [name for name in tags if not isinstance(name, str)]:
-            self.fail(f"tags.{odd[0]}", "a tag's name must be a text")
-        tags = {name: self.take(tags, name, str, inside="tags.").strip() for name in tags}
+        tags = self.texts(keys["tags"], "tags.")
+        tags = {name: meaning.strip() for name, meaning in tags.items()}
         fingerprint = digest(content, sort_keys=True, default=str)
         criteria = tuple(self.criteria(keys["criteria"]))
         if not criteria:
             self.fail("criteria", "needs at least one criterion")
         return Questions(keys["title"], criteria, scale, anchors, tags, fingerprint)
 
+    def texts(self, mapping: dict, inside: str) -> dict[str, str]:
+        """Return a mapping of texts to texts."""
+        for name in mapping:
+            if not isinstance(name, str):
+                self.fail(f"{inside}{name}", "its name must be a text")
+        return self.values(mapping, dict.fromkeys(mapping, (str,)), inside)
+
     def criteria(self, contents: list) -> Iterator[Criterion]:
         seen = set()
         for number, content in enumerate(contents):
             inside = f"criteria[{number}]."
             keys = self.values(content, CRITERION, inside)
-            if keys["name"] in seen:
-                self.fail(f"{inside}name", f"{keys['name']!r} came before")
-            seen.add(keys["name"])
-            values = {
-                word: self.take(keys["values"], word, str, inside=f"{inside}values.")
-                for word in keys["values"]
-            }
-            if not values and keys["neutral"] not in CHOICES[2:]:
-                self.fail(
-                    f"{inside}neutral",
-                    f"must be one of {', '.join(CHOICES[2:])}, not {keys['neutral']!r}",
-                )
-            if values and len({str(word).casefold() for word in (*values, keys["neutral"])}) <= len(
-                values
-            ):
+            name, neutral, threshold = (keys[key] for key in ("name", "neutral", "threshold"))
+            if name in seen:
+                self.fail(f"{inside}name", f"{name!r} came before")
+            seen.add(name)
+            values = self.texts(keys["values"], f"{inside}values.")
+            words = {word.casefold() for word in (*values, neutral)}
+            if not values and neutral not in CHOICES[2:]:
+                self.fail(f"{inside}neutral", f"{neutral!r} is not {' or '.join(CHOICES[2:])}")
+            if values and len(words) <= len(values):
                 self.fail(f"{inside}values", "two of the words, 'neutral' among them, are the same")
-            if keys["threshold"] and keys["threshold"] not in list(values)[1:]:
-                self.fail(
-                    f"{inside}threshold",
-                    f"must be a value above the lowest, not {keys['threshold']!r}",
-                )
+            if threshold and threshold not in list(values)[1:]:
+                self.fail(f"{inside}threshold", f"{threshold!r} is no value above the lowest")
             yield Criterion(**keys | {"description": keys["description"].strip()})
 
     def scale(self, scale: dict) -> tuple[tuple[int, int], dict[int, str]]:
@@ -403,24 +399,22 @@ class _Reader(YamlFile):
 
     def choices(self, choices: dict, allowed: Sequence[str]) -> dict[str, str]:
         self.only(choices, allowed, "choices.")
-        if choices:
-            for key in allowed[:2]:
-                self.take(choices, key, str, inside="choices.")
-            if len({str(word).casefold() for word in choices.values()}) != len(choices):
-                self.fail("choices", "two choices have the same word")
-        return {key: self.take(choices, key, str, inside="choices.") for key in choices}
+        for key in allowed[:2] if choices else ():
+            self.take(choices, key, str, inside="choices.")
+        words = self.texts(choices, "choices.").values()
+        if len({word.casefold() for word in words}) != len(choices):
+            self.fail("choices", "two choices have the same word")
+        return choices
 
     def template(self, name: str, beside: Path | None) -> str:
         # A rubric may come from other people: its template stands beside it, and no file elsewhere is read.
         if not re.fullmatch(r"[^/\\:]+", name):
-            self.fail(
-                "template",
-                f"must be the name of a file without a folder, such as my_rubric.jinja, not {name!r}",
-            )
-        places = ([beside / name] if beside else []) + [TEMPLATES / name]
-        if (place := next((place for place in places if place.is_file()), None)) is None:
-            self.fail(
-                "template", f"no file {name!r} beside the rubric nor among the packaged templates"
-            )
-        with errors_at(f"{self.place}: template"):
-            return read_text(place, name)
+            problem = "must be the name of a file without a folder, such as my_rubric.jinja"
+            self.fail("template", f"{problem}, not {name!r}")
+        for folder in (beside, TEMPLATES):
+            if folder is not None and (folder / name).is_file():
+                with errors_at(f"{self.place}: template"):
+                    return read_text(folder / name, name)
+        self.fail(
+            "template", f"no file {name!r} beside the rubric nor among the packaged templates"
+        )
