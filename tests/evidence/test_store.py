@@ -89,10 +89,10 @@ def test_what_is_there_or_repeated_is_not_added(shelf):
 
 def test_another_encoder_or_length_of_passages_is_refused(shelf):
     shelf.filled()
-    with pytest.raises(RecordError, match="built with tokens 200, not 100"):
+    with pytest.raises(RecordError, match=r"built with tokens 200 .*, not 100"):
         shelf.write(100).__enter__()
     other = mock.Mock(wraps=shelf.encoder, fingerprint="0" * 12)
-    with pytest.raises(RecordError, match=r"built with fingerprint \w+, not 0{12}"):
+    with pytest.raises(RecordError, match=r"built with fingerprint \w+ .*, not 0{12}"):
         shelf.read(other)
     shelf.filled()  # the refusals closed the store
 

@@ -1,10 +1,9 @@
 """Reference books (paper, Table 6) to passages: PDF, Markdown, plain text and JSON Lines, cut at the ends of sentences."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -16,15 +15,14 @@ from automedeval.records import (
     digest,
     foreign_errors_at,
     named_file,
-    read_placed,
+    read_records,
     read_text,
     whole,
 )
+from automedeval.records.types import Record
 
-TOKENS, OVERLAP = (
-    200,
-    40,
-)  # of a passage at most, and of what it repeats at most: whole sentences, at most two
+TOKENS = 200  # of a passage at most
+OVERLAP = 40  # of what a passage repeats at most: whole sentences, at most two
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
@@ -54,6 +52,17 @@ class Passage:
 
 
 @dataclass(frozen=True)
+class Line(Record):
+    """A line of a JSON Lines book; `module`, if present, is the heading above the section."""
+
+    text: str
+    book: str | None = None
+    section: str | None = None
+    module: str | None = None
+    page: int | None = None
+
+
+@dataclass(frozen=True)
 class Block:
     """A paragraph or a list entry, with its place in the book."""
 
@@ -61,23 +70,6 @@ class Block:
     page: int | None
     text: str
     book: str | None = None
-
-    @classmethod
-    def from_dict(cls, record: JsonObject) -> "Block":
-        """Read a line of a JSON Lines book; `module`, if present, is the heading above the section."""
-        for name, kind in (("text", str), ("book", str | None), ("section", str | None)):
-            if not isinstance(record.get(name), kind):
-                raise RecordError(f"{name!r} must be a string, not {_shown(record.get(name))}")
-        page, module = record.get("page"), record.get("module")
-        if type(page) not in (int, type(None)):
-            raise RecordError(f"'page' must be a whole number or null, not {_shown(page)}")
-        headings = [module if isinstance(module, str) else "", record.get("section") or ""]
-        section = " > ".join(filter(None, dict.fromkeys(headings)))
-        return cls(section, page, record["text"], record.get("book") or None)
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value, default=str)[:80]
 
 
 class Piece(NamedTuple):
@@ -114,9 +106,7 @@ class Book:
         """Return the paragraphs in order; raise RecordError if the file cannot be read, or contains no text."""
         suffix = self.file.suffix.lower()
         if suffix == ".jsonl":
-            blocks = []
-            for _, block in read_placed(self.file, Block):
-                blocks += [replace(block, text=text) for text in _paragraphs(block.text)]
+            blocks = list(_lines_blocks(self.file))
         elif suffix == ".pdf":
             blocks = self._pdf_blocks()
         elif suffix == ".txt":
@@ -180,10 +170,13 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     skipped: Counter[str] = Counter()
     for kind, place in map(named_file, map(str, paths)):
         path = Path(place)
-        files = (file for file in path.rglob("*") if file.is_file())
-        inside = sorted(file for file in files if not file.name.startswith("."))
-        for file in inside if path.is_dir() else [path]:
-            if file == path or file.suffix.lower() in SUFFIXES:
+        if not path.is_dir():
+            kinds.setdefault(path, kind)
+            continue
+        for file in sorted(path.rglob("*")):
+            if not file.is_file() or file.name.startswith("."):
+                continue
+            if file.suffix.lower() in SUFFIXES:
                 kinds.setdefault(file, kind)
             else:
                 skipped[file.suffix.lower() or file.name] += 1
@@ -243,6 +236,14 @@ def _paragraphs(text: str) -> Iterator[str]:
             lines = []
         if line.strip():
             lines.append(line)
+
+
+def _lines_blocks(file: Path) -> Iterator[Block]:
+    """Yield the paragraphs of a JSON Lines book."""
+    for line in read_records(file, Line):
+        headings = dict.fromkeys(filter(None, (line.module, line.section)))
+        for text in _paragraphs(line.text):
+            yield Block(" > ".join(headings), line.page, text, line.book or None)
 
 
 def _markdown_blocks(text: str) -> Iterator[Block]:

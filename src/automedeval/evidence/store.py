@@ -232,11 +232,5 @@ def _refuse_change(place: str, settings: JsonObject, wanted: JsonObject) -> None
     """Raise RecordError if a store has other settings than those wanted; the encoder's name may differ."""
     for name, value in wanted.items():
         if name != "encoder" and settings.get(name) != value:
-            encoder = (
-                f" (encoder {settings.get('encoder')}, not {wanted['encoder']})"
-                if name == "fingerprint"
-                else ""
-            )
-            raise RecordError(
-                f"{place}: was built with {name} {settings.get(name)}, not {value}{encoder}: name another --store"
-            )
+            built = f"{name} {settings.get(name)} (encoder {settings.get('encoder')})"
+            raise RecordError(f"{place}: was built with {built}, not {value}: name another --store")
