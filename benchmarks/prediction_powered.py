@@ -16,7 +16,7 @@ import numpy as np
 from rows import Results, arguments
 
 from automedeval.stats.bootstrap import Estimate
-from automedeval.stats.prediction_powered import Powered, prediction_powered
+from automedeval.stats.prediction_powered import prediction_powered
 
 COVERAGE, WIDTH = (0.935, 0.965), 1.02
 ALONE = {"classical": "ratings", "naive": "judge"}
@@ -81,11 +81,11 @@ def simulate(study: Callable, judge: str, rated: int, unrated: int, draws: int) 
     covered, widths, worth = np.zeros(3), np.zeros(2), np.zeros(draws)
     for at in range(draws):
         people, seen, bounds, truth = study(rng, JUDGES[judge], rated, rated + unrated)
-        powered: Powered = prediction_powered(people, seen, bounds)
-        intervals = (powered.classical, powered.naive, powered.interval)
+        powered = prediction_powered(people, seen, bounds)
+        intervals = (powered["classical"], powered["naive"], powered["prediction_powered"])
         covered += [interval.low <= truth <= interval.high for interval in intervals]
-        widths += width_of(powered.classical), width_of(powered.interval)
-        worth[at] = powered.worth
+        widths += width_of(powered["classical"]), width_of(powered["prediction_powered"])
+        worth[at] = powered["worth"]
     shares = dict(zip(("classical", "naive", "both"), (covered / draws).tolist()))
     return shares | {"width": float(widths[1] / widths[0]), "worth": float(np.median(worth))}
 

@@ -35,7 +35,10 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study, tmp_p
     difference = figures["b"]["difference"]
     gaps = [side[1] - side[0] for side in (people, judge)]
     assert difference["classical"]["value"] == pytest.approx(np.nanmean(gaps[0]))
-    expected, powered = prediction_powered(*gaps).interval, difference["prediction_powered"]
+    expected, powered = (
+        prediction_powered(*gaps)["prediction_powered"],
+        difference["prediction_powered"],
+    )
     assert (powered["low"], powered["high"]) == pytest.approx((expected.low, expected.high))
 
 

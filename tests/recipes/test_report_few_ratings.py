@@ -18,6 +18,7 @@ from doubles.agreement_study import (
     verdict,
 )
 
+from automedeval.stats.bootstrap import plain
 from automedeval.stats.prediction_powered import prediction_powered
 
 KINDS = ("prediction_powered", "classical", "naive")
@@ -74,7 +75,7 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     assert f"\n{said}" in report.told
     figures = report.result["few_ratings"]["judges"]["echo"]["a"]["difference"]
     people = np.where(np.arange(40) < 20, points[:, 0] - points[:, 1], np.nan)
-    wanted = prediction_powered(people, scores[:, 0] - scores[:, 1]).to_dict()
+    wanted = plain(prediction_powered(people, scores[:, 0] - scores[:, 1]))
     assert figures["rated_without_verdict"] == 2
     for kind in KINDS:
         for end in ("value", "low", "high"):

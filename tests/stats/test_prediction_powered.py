@@ -39,10 +39,12 @@ def test_one_response_a_case_gives_the_published_closed_form():
     rest = y - weight * f
     variance = rest.var(ddof=1) / len(y) + weight**2 * unrated.var(ddof=1) / len(unrated)
     powered = prediction_powered(people, judge)
-    assert powered.weight == pytest.approx(weight, rel=1e-3)
+    assert powered["weight"] == pytest.approx(weight, rel=1e-3)
     value = weight * unrated.mean() + rest.mean()
-    assert powered.interval.value == pytest.approx(value, abs=5e-4)
-    assert width(powered.interval) == pytest.approx(2 * t.ppf(0.975, 599) * variance**0.5, rel=0.01)
+    assert powered["prediction_powered"].value == pytest.approx(value, abs=5e-4)
+    assert width(powered["prediction_powered"]) == pytest.approx(
+        2 * t.ppf(0.975, 599) * variance**0.5, rel=0.01
+    )
 
 
 def test_cross_fitting_is_one_case_left_out_at_a_time():
@@ -54,33 +56,37 @@ def test_cross_fitting_is_one_case_left_out_at_a_time():
         gammas.append(np.cov(people[others], judge[others])[0, 1] / judge.var(ddof=1))
         corrected.append(people[case] - gammas[-1] * (judge[case] - judge.mean()))
     powered = prediction_powered(people, judge)
-    assert powered.interval.value == pytest.approx(np.mean(corrected), rel=1e-12)
-    assert powered.weight == pytest.approx(np.mean(gammas) * (300 - 25) / 300, rel=1e-12)
+    assert powered["prediction_powered"].value == pytest.approx(np.mean(corrected), rel=1e-12)
+    assert powered["weight"] == pytest.approx(np.mean(gammas) * (300 - 25) / 300, rel=1e-12)
 
 
 def test_classical_and_naive_are_what_they_say():
     people, judge = study()
     rated = people[~np.isnan(people)]
     powered = prediction_powered(people, judge)
-    for interval, values in ((powered.classical, rated), (powered.naive, judge)):
+    for interval, values in ((powered["classical"], rated), (powered["naive"], judge)):
         low, high = ttest_1samp(values, 0).confidence_interval()
         ends = (interval.low, interval.value, interval.high)
         assert ends == pytest.approx((low, values.mean(), high))
         assert interval.cases == len(values)
-    gain = width(powered.classical) / width(powered.interval)
+    gain = width(powered["classical"]) / width(powered["prediction_powered"])
     assert gain > 1
-    assert powered.worth == pytest.approx(60 * gain**2)
+    assert powered["worth"] == pytest.approx(60 * gain**2)
 
 
 def test_a_judge_that_says_nothing_leaves_the_ratings_as_they_are():
     people, _ = study()
     for judge in (np.full(300, 2.0), np.full(300, np.nan)):
         powered = prediction_powered(people, judge)
-        assert powered.interval.to_dict() == pytest.approx(powered.classical.to_dict())
-        assert powered.weight == 0
-        assert powered.worth == pytest.approx(60)
+        assert powered["prediction_powered"].to_dict() == pytest.approx(
+            powered["classical"].to_dict()
+        )
+        assert powered["weight"] == 0
+        assert powered["worth"] == pytest.approx(60)
     everyone = prediction_powered(*study(60))
-    assert everyone.interval.to_dict() == pytest.approx(everyone.classical.to_dict())
+    assert everyone["prediction_powered"].to_dict() == pytest.approx(
+        everyone["classical"].to_dict()
+    )
 
 
 def test_invalid_verdicts_that_hang_together_with_people_do_not_bias():
@@ -93,35 +99,37 @@ def test_invalid_verdicts_that_hang_together_with_people_do_not_bias():
         judge[(rng.random(400) < 0.5) & (quality > 0)] = np.nan
         valid = ~np.isnan(judge)
         powered = prediction_powered(people, judge)
-        assert powered.invalid == (~valid & ~np.isnan(people)).sum()
-        errors.append(powered.interval.value)
-        dropped.append(prediction_powered(people[valid], judge[valid]).interval.value)
+        assert powered["rated_without_verdict"] == (~valid & ~np.isnan(people)).sum()
+        errors.append(powered["prediction_powered"].value)
+        dropped.append(prediction_powered(people[valid], judge[valid])["prediction_powered"].value)
     assert abs(np.mean(errors)) < 0.02
     assert np.mean(dropped) < -0.2, "leaving such cases out is what would bias"
 
 
 def test_what_cannot_be_said_is_a_reason_and_no_figure():
     nothing = prediction_powered(np.full(50, np.nan), np.arange(50.0))
-    assert nothing.classical.value is None
-    assert "fewer than two rated cases" in nothing.interval.reason
+    assert nothing["classical"].value is None
+    assert "fewer than two rated cases" in nothing["prediction_powered"].reason
     few = prediction_powered(first(np.arange(50.0) ** 0.5, LEAST_RATED - 1, 50), np.arange(50.0))
-    assert few.classical.low is not None
-    assert few.interval.value is None
-    assert "needs 10 rated cases, and there are 9" in few.interval.reason
-    assert few.to_dict()["worth"] is None
+    assert few["classical"].low is not None
+    assert few["prediction_powered"].value is None
+    assert "needs 10 rated cases, and there are 9" in few["prediction_powered"].reason
+    assert few["worth"] is None
     same = prediction_powered(first(3.0, 20, 50), np.arange(50.0))
-    assert same.interval.value == pytest.approx(3)
-    assert same.interval.low is None
-    assert "the same value" in same.interval.reason
+    assert same["prediction_powered"].value == pytest.approx(3)
+    assert same["prediction_powered"].low is None
+    assert "the same value" in same["prediction_powered"].reason
 
 
 def test_a_win_rate_of_all_or_nothing_has_the_exact_bound():
     bounds = (0.0, 1.0)
-    won = prediction_powered(first(1.0, 20, 80), np.zeros(80), bounds=bounds).interval
+    won = prediction_powered(first(1.0, 20, 80), np.zeros(80), bounds=bounds)["prediction_powered"]
     assert (won.value, won.high) == (1, 1)
     assert won.low == pytest.approx(0.025 ** (1 / 20))
     judge = np.random.default_rng(0).random(80)
-    near = prediction_powered(first(np.arange(80) > 0, 20, 80), judge, bounds=bounds).interval
+    near = prediction_powered(first(np.arange(80) > 0, 20, 80), judge, bounds=bounds)[
+        "prediction_powered"
+    ]
     assert near.high == 1
     assert near.to_dict()["approximate"]
 

@@ -186,9 +186,9 @@ def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES, seed: 
     return _replaced(tree, (Statistic, Joint), figure)
 
 
-def plain(tree: Any, *others: type) -> Any:
-    """Return a copy of nested dicts and lists for JSON: each `Estimate`, and leaf of `others`, is replaced by its `to_dict`."""
-    return _replaced(tree, (Estimate, *others), lambda leaf: leaf.to_dict())
+def plain(tree: Any) -> Any:
+    """Return a copy of nested dicts and lists for JSON: each `Estimate` is replaced by its `to_dict`."""
+    return _replaced(tree, (Estimate,), Estimate.to_dict)
 
 
 def _replaced(node: Any, kinds: tuple[type, ...], change: Callable[[Any], Any]) -> Any:

@@ -34,9 +34,6 @@ about 0.5 % of the width at n = 100. Quantiles are Student's, with n - 1 degrees
 cases to rate, the intervals are not valid, and nothing here can detect it.
 """
 
-from dataclasses import dataclass
-from functools import partial
-
 import numpy as np
 import scipy
 from numpy import ndarray
@@ -55,58 +52,41 @@ LEAST_RATED = 10  # rated cases needed to estimate the weight of a judge
 NOTHING = 1e-12  # a sum of squares of rounding errors
 
 
-@dataclass(frozen=True)
-class Powered:
-    """The prediction-powered, classical and naive estimates."""
-
-    interval: Estimate
-    classical: Estimate
-    naive: Estimate
-    # λ of the judge: 0, it is not used; 1, on people's scale, it counts like a person.
-    weight: float | None = None
-    rated: int = 0  # cases
-    unrated: int = 0
-    invalid: int = 0  # rated cases without a valid verdict
-    # How many rated cases without a judge would give the same width: n times the ratio of the variances.
-    worth: float | None = None
-
-    def to_dict(self) -> Tree:
-        return {
-            "classical": self.classical.to_dict(),
-            "naive": self.naive.to_dict(),
-            "prediction_powered": self.interval.to_dict(),
-            "weight": self.weight,
-            "rated": self.rated,
-            "unrated": self.unrated,
-            "rated_without_verdict": self.invalid,
-            "worth": self.worth,
-        }
-
-
-def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -> Powered:
+def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -> Tree:
     """Estimate a mean over cases from few ratings and many verdicts, as the module's docstring defines it.
 
     Args:
         people: float [cases], people's value of a case, NaN if it is not rated.
         judge: float [cases], the judge's value, on any scale; NaN without a valid verdict.
         bounds: the lowest and highest possible value of the mean.
+
+    Returns:
+        "classical", "naive" and "prediction_powered", each an `Estimate`; "weight", λ of the judge: 0, it is not used; 1, on
+        people's scale, it counts like a person; the numbers of cases that are "rated", "unrated" and "rated_without_verdict";
+        "worth", how many rated cases without a judge would give the same width: n times the ratio of the variances. Weight
+        and worth are None where they are not known.
     """
     is_rated, valid = is_known(people), is_known(judge)
     y, n = people[is_rated], len(people)
     rated = len(y)
-    naive = mean_over_cases(judge, bounds)
     classical = mean_over_cases(people, bounds, "fewer than two rated cases")
-    powered = partial(
-        Powered, classical=classical, naive=naive,
-        rated=rated, unrated=n - rated, invalid=int((is_rated & ~valid).sum()),
-    )  # fmt: skip
+    result: Tree = {
+        "classical": classical,
+        "naive": mean_over_cases(judge, bounds),
+        "prediction_powered": classical,
+        "weight": None,
+        "rated": rated,
+        "unrated": n - rated,
+        "rated_without_verdict": int((is_rated & ~valid).sum()),
+        "worth": None,
+    }
     if rated < 2:
-        return powered(classical)
+        return result
     if rated < LEAST_RATED:
         few = f"the weight of a judge needs {LEAST_RATED} rated cases, and there are {rated}"
-        return powered(Estimate(None, n=rated, cases=rated, reason=few))
+        return result | {"prediction_powered": Estimate(None, n=rated, cases=rated, reason=few)}
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing
-        return powered(classical, weight=0.0)
+        return result | {"weight": 0.0}
     g = np.where(valid, judge - judge[valid].mean(), 0.0) if valid.any() else np.zeros(n)
     gamma = _gamma(y, g[is_rated], n, float(g @ g))
     trust = float(gamma.mean())
@@ -120,7 +100,8 @@ def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -
     interval = _interval(value, factor * float(parts @ parts) + of_others, rated, bounds)
     e = y - y.mean()
     worth = float(e @ e) / rated / (float(parts @ parts) + of_others / factor)
-    return powered(interval, weight=trust * (n - rated) / n, worth=worth)
+    weight = trust * (n - rated) / n
+    return result | {"prediction_powered": interval, "weight": weight, "worth": worth}
 
 
 def mean_over_cases(

@@ -1,7 +1,5 @@
 """Compare models by few ratings: the ratings of some cases correct the verdicts on all (see `stats.prediction_powered`)."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
@@ -17,11 +15,11 @@ from automedeval.meta_evaluation.table import Row
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import relation_of
 from automedeval.stats.bootstrap import Estimate
-from automedeval.stats.prediction_powered import Powered, prediction_powered
+from automedeval.stats.prediction_powered import prediction_powered
 
 
 def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> JsonObject:
-    """Return model → its figures by people's ratings alone, by one judge alone, and by both, each as `Powered`.
+    """Return model → its figures by people's ratings alone, by one judge alone, and by both, see `prediction_powered`.
 
     The figures are the "mean" score, the "difference" to the baseline (the model less the baseline) and the share of cases won
     from it, "win_rate", with ties as one half. A judge of pairs has no means; a model with fewer than two cases in common with
@@ -34,7 +32,7 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
     models: JsonObject = {}
     for name in cases.models:
         places = responses_of(cases, name, "--baseline")
-        figures = models[name] = dict[str, Powered]()
+        figures = models[name] = dict[str, JsonObject]()
         if row.best is not None:
             at = places[places >= 0]
             figures["mean"] = _figure(people.scores[at], row.best[at], on_scale)
@@ -49,8 +47,8 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
     return models
 
 
-def _figure(people: np.ndarray, judge: np.ndarray, on_scale: bool) -> Powered:
+def _figure(people: np.ndarray, judge: np.ndarray, on_scale: bool) -> JsonObject:
     """Return the estimates of a mean; none by the judge alone where it is not on people's scale."""
     powered = prediction_powered(people, judge)
     gap = Estimate(None, reason="this judge's figures are not on people's scale")
-    return powered if on_scale else replace(powered, naive=gap)
+    return powered if on_scale else powered | {"naive": gap}

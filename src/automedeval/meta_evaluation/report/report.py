@@ -69,7 +69,6 @@ from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import estimate, plain
-from automedeval.stats.prediction_powered import Powered
 
 Score = Callable[..., JsonObject]
 Files = Mapping[type, str]  # kind of ratings → the file that holds them
@@ -212,7 +211,7 @@ def _measure(
     if people is not None and result["cases"]["rated_cases"] < len(cases):
         first = args.baseline or cases.models[0]
         few = {row.name: by_few_ratings(cases, people, row, first) for row in rows}
-        result["few_ratings"] = plain({"baseline": first, "judges": few}, Powered)
+        result["few_ratings"] = plain({"baseline": first, "judges": few})
     if args.rounds:
         result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
