@@ -370,18 +370,6 @@ def test_choices_are_compared_as_by_scikit_learn(files, figures):
         assert record["accuracy"]["value"] == pytest.approx(right)
 
 
-def test_comparisons_are_differences_adjusted_as_by_pingouin(figures):
-    comparisons = figures["comparisons"]
-    assert len(comparisons) == 5 * 4  # of the lines of three judges with four baselines
-    for each in comparisons:
-        judges = (figures["judges"][each[side]] for side in ("first", "second"))
-        sides = [judge["concordance"]["value"] for judge in judges]
-        assert [figure["value"] for figure in each["concordances"]] == pytest.approx(sides)
-        assert each["difference"]["value"] == pytest.approx(sides[0] - sides[1])
-    adjusted = pingouin.multicomp([each["p"] for each in comparisons], method="holm")[1]
-    assert [each["p_adjusted"] for each in comparisons] == pytest.approx(adjusted)
-
-
 def test_cases_are_sorted_by_errors_gaps_and_doubts(files, tmp_path):
     ratings = pandas.DataFrame(files["ratings"])
     scores_of = ratings.pivot_table("score", ["case_id", "model"], ["criterion", "annotator"])

@@ -17,6 +17,7 @@ from numpy import ndarray
 CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
+SEED = 0  # of all resamples, so that a report made again has the same figures
 ROUNDING = 1e-12  # figures that differ by less are equal: sums in another order differ in their last digits
 # The lowest and highest value of a unit, of a figure that is a mean over units.
 Bounds = tuple[float, float] | None
@@ -154,9 +155,9 @@ def mean_along(values: ndarray, axis: int) -> ndarray:
     return divide(np.nansum(values, axis=axis), is_known(values).sum(axis=axis))
 
 
-def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[ndarray]:
+def resample_counts(cases: int, resamples: int) -> Iterator[ndarray]:
     """Yield counts [up to CHUNK, cases]: how often each resample, of as many cases, contains each case."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     for start in range(0, resamples, CHUNK):
         rows = min(CHUNK, resamples - start)
         drawn = rng.integers(0, cases, size=(rows, cases), dtype=np.int32)
@@ -165,7 +166,7 @@ def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[ndarr
         yield counts.reshape(rows, cases).astype(float)
 
 
-def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES, seed: int = 0) -> Any:
+def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES) -> Any:
     """Return a copy of nested dicts and lists in which every `Statistic` and `Joint` is replaced by its `Estimate`.
 
     All estimates use the same resamples, of so many cases, or of clusters by the number of that of each case; see `interval`.
@@ -176,7 +177,7 @@ def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES, seed: 
         statistics.extend(leaf.parts if isinstance(leaf, Joint) else [leaf])
 
     _replaced(tree, (Statistic, Joint), collect)
-    estimates = iter(bootstrap(statistics, cases, resamples, seed))
+    estimates = iter(bootstrap(statistics, cases, resamples))
 
     def figure(leaf: Statistic | Joint) -> Estimate:
         if isinstance(leaf, Joint):
@@ -203,10 +204,7 @@ def _replaced(node: Any, kinds: tuple[type, ...], change: Callable[[Any], Any]) 
 
 
 def bootstrap(
-    statistics: Sequence[Statistic],
-    cases: int | ndarray,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    statistics: Sequence[Statistic], cases: int | ndarray, resamples: int = RESAMPLES
 ) -> list[Estimate]:
     """Estimate statistics from the same resamples; see `estimate`."""
     clusters = np.arange(cases) if isinstance(cases, int) else cases
@@ -225,7 +223,7 @@ def bootstrap(
 
     values = figures(np.ones((1, len(clusters))))[:, 0]
     resampled = [np.empty((len(statistics), 0))]
-    for counts in resample_counts(len(np.unique(clusters)), resamples, seed):
+    for counts in resample_counts(len(np.unique(clusters)), resamples):
         resampled.append(figures(counts[:, clusters]))
     estimates = []
     for statistic, value, draws in zip(statistics, values, np.concatenate(resampled, axis=1)):

@@ -92,23 +92,23 @@ def forecast(values: Sequence[float | None]) -> Tree:
     curve = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v)))
     record: Tree = asdict(curve)
     record |= {"small_rest": SMALL_REST, "round_of_small_rest": curve.round_of_small_rest()}
-    ahead = range(rounds, rounds + AHEAD)
-    if rounds == LEAST_ROUNDS:
-        record["next"] = [_line(curve, t) for t in ahead]
-        return record | {"exact": True, "residual_error": None, "no_interval": EXACT}
     freedom = rounds - LEAST_ROUNDS
-    error = math.sqrt(2 * best.cost / freedom)
+    error = math.sqrt(2 * best.cost / freedom) if freedom else None
+    record |= {"exact": not freedom, "residual_error": error, "next": []}
+    if not freedom:
+        record["no_interval"] = EXACT
     inverse = np.linalg.pinv(best.jac)
-    record |= {"exact": False, "residual_error": error, "next": []}
-    for t in ahead:
-        spread = scipy.optimize.approx_fprime(best.x, _values, 1e-7, t) @ inverse
-        student = float(scipy.special.stdtrit(freedom, 0.975))
-        reach = student * error * math.sqrt(spread @ spread + 1)
+    for t in range(rounds, rounds + AHEAD):
+        reach = None
+        if error is not None:
+            spread = scipy.optimize.approx_fprime(best.x, _values, 1e-7, t) @ inverse
+            student = float(scipy.special.stdtrit(freedom, 0.975))
+            reach = student * error * math.sqrt(spread @ spread + 1)
         record["next"].append(_line(curve, t, reach))
     return record
 
 
-def _line(curve: Curve, t: int, reach: float | None = None) -> Tree:
+def _line(curve: Curve, t: int, reach: float | None) -> Tree:
     """Return the forecast of a round, with an interval that reaches so far, within 0 and 1."""
     value = curve.at(t)
     low = None if reach is None else max(0.0, value - reach)
