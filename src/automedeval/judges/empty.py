@@ -9,7 +9,7 @@ from automedeval.judges.requests import Request
 from automedeval.records import JsonObject
 from automedeval.rubrics import Rubric
 
-KINDS = {"scores": int, "expected_scores": float}  # the scores of a verdict
+SCORES = {"scores": int, "expected_scores": float}  # the scores of a verdict
 
 
 def put_empty_lowest(
@@ -40,7 +40,7 @@ def put_empty_lowest(
             found[index] = min(known, default=None) if low is None else kind(low)
         return tuple(found)
 
-    for name, kind in KINDS.items():
+    for name, kind in SCORES.items():
         if values.get(name) is not None:
             values[name] = lowered(values[name], kind)
     by_criterion = values.get("criterion_scores")
@@ -57,8 +57,8 @@ def put_empty_lowest(
 def _unscored(rubric: Rubric, values: JsonObject, count: int) -> JsonObject:
     """Return lists of scores for so many responses, none of which was answered, under the names that the judge gives."""
     # Whether a judge of whole scores gives expected ones too is told by its answer alone.
-    given = [name for name in KINDS if values.get(name) is not None]
-    first = [name for name in KINDS if name in values][:1]
+    given = [name for name in SCORES if values.get(name) is not None]
+    first = [name for name in SCORES if name in values][:1]
     scores: JsonObject = {name: [None] * count for name in given or first}
     if rubric.scores_criteria:
         names = [criterion.name for criterion in rubric.criteria]

@@ -11,7 +11,6 @@ from automedeval.records.errors import RecordError
 from automedeval.records.thoughts import without_thoughts
 
 NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
-TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,8 @@ def answer_fitting(
         if over <= 0:
             fitting.append(index)
         elif wanted[index]:
-            yield index, Answer(error=TOO_LONG.format(over), overlong=True)
+            error = f"the prompt is {over} tokens longer than the context window"
+            yield index, Answer(error=error, overlong=True)
     answers = answer([prompts[index] for index in fitting], [wanted[index] for index in fitting])
     yield from ((fitting[place], answered) for place, answered in answers)
 
