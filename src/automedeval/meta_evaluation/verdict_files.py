@@ -109,7 +109,8 @@ def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
 def _check(kind: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError unless a verdict of a kind fits its case and its rubric."""
     if kind == SCORES:
-        return _check_scores(case, verdict, rubric)
+        _check_scores(case, verdict, rubric)
+        return
     if len(verdict.order) != 1:
         raise RecordError(
             f"'order' {list(verdict.order)} must name one response of case {case.id!r}"
@@ -118,7 +119,6 @@ def _check(kind: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> No
         _check_checklist(case, verdict)
     if kind == WORDS and rubric is not None:
         check_words(verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
-    return None
 
 
 def _check_checklist(case: Case, verdict: Verdict) -> None:
