@@ -32,11 +32,14 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[d
         counts = counter.fit_transform(texts)
     except ValueError:  # scikit-learn raises it if no word is left
         return []
+    few = len(texts) < 1000
     model = LatentDirichletAllocation(
         number,
         doc_topic_prior=0.1,  # a short text is about one thing or two
         topic_word_prior=0.01,
-        max_iter=20,
+        learning_method="batch" if few else "online",
+        batch_size=256,
+        max_iter=20 if few else 5,
         random_state=seed,
     )
     weights = model.fit_transform(counts)
