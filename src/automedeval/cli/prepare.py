@@ -152,7 +152,7 @@ def named_ids(files: Iterable[str], rows: Iterable[SourceRow]) -> set[str]:
     for path in files:
         for place, record in read_lines(path):
             name = record.get("id", record.get("case_id"))
-            if name not in known:
+            if not isinstance(name, str) or name not in known:
                 raise RecordError(f"{place}: no case of --input has the id {name!r}")
             wanted.add(name)
     return wanted

@@ -158,6 +158,8 @@ class Columns:
                 cells[name] = str(cell)
             elif not (isinstance(cell, str | None) or (name == self.question and _is_asked(cell))):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
+        if is_failure(cells[self.question]):
+            raise RecordError(f"the question is an error of a program: {cells[self.question]!r}")
         if fault := fault_of_reference(cells.get(self.reference)):
             raise RecordError(fault)
         return cells

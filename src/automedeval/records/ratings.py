@@ -39,6 +39,10 @@ STARS = re.compile(  # of Label Studio
     r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z"""
 )
 DECIMAL_COMMA = re.compile(r"\A([-+]?\d+),(\d{1,2})\Z")
+CODES = {-999, -99, -9, 77, 88, 98, 99, 999}  # what surveys write for a missing answer
+PICTURES = re.compile(
+    "[\u2600-\u27bf\u2b50\U0001f300-\U0001faff]"
+)  # such as stars, which may be a score
 MARKED = re.compile(r"(?i)^criterion[\W_]+")
 NAMING = "called score, criterion_NAME, rater_1, or as a model is"
 UNSURE = (
@@ -50,7 +54,7 @@ SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
 # The states of an answer that is none.
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending", NO_ANSWER)
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
 
 
 def placed_ratings(
@@ -87,6 +91,7 @@ def placed_ratings(
             left_out[NO_ANSWER] += 1
         else:
             ratings.append((place, rating))
+    _check_codes(ratings)
     with errors_at(path):
         _check_criteria(ratings, better, worse)
         if "annotator" not in columns:
@@ -250,6 +255,18 @@ def is_better_by_name(criterion: str) -> bool:
     return not words or bool({name, "_".join(words)} & CRITERIA)
 
 
+def _check_codes(ratings: Sequence[tuple[str, Rating]]) -> None:
+    """Raise RecordError for a number that surveys write where there is no score, if all others are from 0 to 10."""
+    scores: dict[str, set[float]] = {}
+    for _, rating in ratings:
+        scores.setdefault(rating.criterion, set()).add(rating.score)
+    for place, rating in ratings:
+        others = scores[rating.criterion] - CODES
+        if rating.score in CODES and others and min(others) >= 0 and max(others) <= 10:
+            what = f"the score {rating.score:g} looks like a code for none: leave it blank"
+            raise RecordError(f"{place}: {what}")
+
+
 def _check_one_person(ratings: Sequence[tuple[str, Rating]]) -> None:
     """Raise RecordError if a response is rated twice, of ratings of which no column says by whom."""
     rated = {(rating.case_id, rating.model, rating.criterion) for _, rating in ratings}
@@ -286,7 +303,9 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
 
 def _score(cell: Any, whose: str = "") -> float | None:
     """Return a score, None if the cell is blank, NaN, or what is written where there is none; RecordError for no number."""
-    if not filled(cell) or no_value(cell) or cell != cell:
+    if not filled(cell) or cell != cell:
+        return None
+    if no_value(cell) and not PICTURES.search(cell):
         return None
     text = str(cell).strip() if isinstance(cell, str | list) else ""
     text = DECIMAL_COMMA.sub(r"\1.\2", STARS.sub(r"\1", text))
@@ -317,7 +336,9 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     else:
         answers = list(_argilla(row))
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-        if not answers:
+        if not answers and "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
+            left_out[row["answer"]] += 1
+        elif not answers:
             yield row
     about = {key: cell for key, cell in about.items() if plain(key) in ABOUT_RATED}
     people: dict[Any, dict] = {}

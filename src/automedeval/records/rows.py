@@ -67,9 +67,14 @@ def _read_xlsx(file: Path) -> Iterator[Placed]:
 
     sheets = {}
     with foreign_errors_at(f"{file}: cannot be read as a spreadsheet"):
-        for sheet in openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets:
-            sheet.reset_dimensions()  # those that the file states may be of an earlier content
-            rows = [list(map(_text_of, values)) for values in sheet.iter_rows(values_only=True)]
+        values = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        formulas = openpyxl.load_workbook(file, read_only=True)
+        for sheet, written in zip(values.worksheets, formulas.worksheets):
+            # the dimensions that the file states may be of an earlier content
+            sheet.reset_dimensions()
+            written.reset_dimensions()
+            pairs = zip(sheet.iter_rows(), written.iter_rows())
+            rows = [list(map(_content, cells, given)) for cells, given in pairs]
             if any(map(filled, itertools.chain(*rows))):
                 sheets[sheet.title] = rows
     if len(sheets) > 1:
@@ -82,8 +87,22 @@ def _read_xlsx(file: Path) -> Iterator[Placed]:
         yield from _named(file, placed)
 
 
-def _text_of(value: Any) -> Any:
-    """Return the text of a cell's value, also of a number, "" of a blank cell; a date stays, and is no text."""
+class _NoValue:
+    """A formula whose value was not saved, which is neither a text nor blank."""
+
+    def __str__(self) -> str:
+        return "a formula without a value: open and save the file in a spreadsheet program"
+
+
+def _content(cell: Any, written: Any) -> Any:
+    """Return the text of a cell, also of a number, "" of a blank one; else what is no text, such as a date.
+
+    `written` is the cell with its formula.
+    """
+    value = cell.value
+    # else the formula's value is ""
+    if value is None and written.data_type == "f" and cell.data_type != "str":
+        return _NoValue()
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float):
