@@ -172,6 +172,7 @@ def test_files_that_do_not_fit_together_get_one_line(study, tmp_path):
         ({"verdicts": None, "ratings": None}, "--verdicts names no file"),
         ({"ratings": files[0]}, "scores.jsonl: ratings of scores, and these verdicts have none"),
         ({"ratings": both}, "hold ratings of one kind"),
+        ({"baseline": "larch-7b"}, "--baseline needs verdicts with scores or choices"),
     ):
         assert said in error_line(asked(tmp_path, **options | changed))
 

@@ -156,7 +156,7 @@ def test_bad_input_is_one_line(tmp_path, options, message):
     given = {
         name: tuple(each) if isinstance(each, list) else each for name, each in options.items()
     }
-    assert message in error_line(asked(tmp_path, **study(0, 4), **given))
+    assert message in error_line(asked(tmp_path, **study(0, 4) | given))
 
 
 def documented():

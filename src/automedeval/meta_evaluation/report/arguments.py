@@ -83,6 +83,8 @@ class ReportArguments(BaselineArguments):
     def __post_init__(self) -> None:
         for name in ("cases", "verdicts", "ratings", "rounds", "contrasts", "audits", "worse"):
             setattr(self, name, comma_list(getattr(self, name)))
+        if not self.verdicts and not self.ratings:
+            raise RecordError("--verdicts names no file")
         if wrong := [names for names in self.contrasts if names.count("=") != 1]:
             raise RecordError(f"--contrasts: must be FIRST=SECOND, not {wrong[0]!r}")
         if self.contrasts and not self.ratings:

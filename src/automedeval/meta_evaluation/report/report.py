@@ -163,6 +163,10 @@ def _refuse_unfit(args: ReportArguments, files: Files, judges: Sequence[VerdictT
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
     if labels and not any(judge.on_criteria for judge in judges):
         raise RecordError(f"{labels}: labels of criteria, and these verdicts are not on criteria")
+    if args.worse and not ratings:
+        raise RecordError("--worse names criteria of --ratings of scores, and there are none")
+    if args.baseline is not None and not judges:
+        raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and not ratings:
         raise RecordError(
             "--rounds needs --ratings of scores: a judge is measured by its agreement with people"
