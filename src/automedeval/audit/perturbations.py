@@ -44,8 +44,13 @@ PERTURBATION: dict[str, tuple] = {
     "least": NUMBER,
     "shift": NUMBER,
 }
-# An edit has one of these.
-WAYS = ("text", "pairs", "pattern", "rules")
+# An edit has one of these → the keys that go with it.
+WAYS: dict[str, tuple[str, ...]] = {
+    "text": (),
+    "pairs": (),
+    "pattern": ("unless", "unless_before", "replace", "multiply", "drop"),
+    "rules": ("fewest",),
+}
 PATTERNS = ("pattern", "unless", "unless_before")
 EDIT: dict[str, tuple] = {
     "kind": (str,),
@@ -214,6 +219,7 @@ def _edit(at: YamlFile, entry: Any, also: JsonObject) -> Edit:
     if len(ways) != 1:
         has = ", ".join(ways) or "none"
         at.fail(values["kind"], f"needs one of {', '.join(WAYS)}, has {has}")
+    at.only(entry, ("kind", "name", "skip", ways[0], *WAYS[ways[0]]))
     for reason, pattern in values["skip"].items():
         values["skip"] = values["skip"] | {reason: _pattern(at, f"skip: {reason}", pattern)}
     if ways == ["pattern"]:
