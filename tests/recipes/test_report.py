@@ -54,6 +54,7 @@ def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
     assert people["reliability"] is None
     assert "one rater" in people["reason"]
     assert "ceiling" not in people
+    assert "One rater only: the agreement between people is not known." in report.told
 
 
 def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_path):

@@ -221,6 +221,7 @@ def test_p_values_are_adjusted_within_each_column_and_gaps_say_why(reported):
 def test_the_main_judge_is_the_first_training_and_pairs_are_drawn_as_in_figure_4(reported):
     result = reported.result
     assert (result["main_judge"]["name"], result["similarity"]["teacher"]) == ("ours", "gpt")
+    assert reported.text.count(">ours (main judge)</th>") == 2
     pair = result["models"]["ours"]["pairs"][0]
     shares = [pair[name]["value"] for name in ("win", "tie", "loss")]
     table = reported.text.partition("Pairs of candidates by ours: ")[2]

@@ -20,6 +20,7 @@ MEASURED = (
     "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores if "
     "there are any; chance is 0.5. Invalid verdicts count as wrong"
 )
+COMPARED = "Differences in concordance, paired over cases; p is adjusted for their number (Holm)"
 FEW = (
     "Models by a judge and the ratings of some cases, if these are a random draw of all. Worth: how many rated cases would say "
     "as much without the judge. Differences are from"
@@ -50,8 +51,7 @@ def table_of(caption: str, tree: Any, *names: str) -> PageTable:
         records.append(_cells(record))
     columns = list(dict.fromkeys(chain.from_iterable(records)))
     rows = [[*path, *map(cells.get, columns)] for path, cells in zip(paths, records)]
-    head = [*names, *(column.replace("_", " ") for column in columns)]
-    return PageTable(head, rows, caption if rows else "")
+    return PageTable([*names, *columns], rows, caption if rows else "")
 
 
 def _leaves(tree: Any, depth: int) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
@@ -67,15 +67,15 @@ def _leaves(tree: Any, depth: int) -> Iterator[tuple[tuple[str, ...], JsonObject
 
 
 def _cells(record: JsonObject) -> JsonObject:
-    """Return the figures of a record, those of its parts among them; lists have no place in a cell."""
+    """Return the figures of a record, those of its parts among them, by the parts' own names; lists have no place in a cell."""
     cells: JsonObject = {}
     for name, value in record.items():
         if name in ("p", "p_adjusted"):
-            cells[name] = p_value(value)
-        elif isinstance(value, Mapping) and "value" not in value:
+            value = p_value(value)
+        if isinstance(value, Mapping) and "value" not in value:
             cells |= value
         elif not isinstance(value, list):
-            cells[name] = value
+            cells[name.replace("_", " ")] = value
     return cells
 
 
@@ -88,7 +88,8 @@ def figures_of(result: JsonObject) -> list[PageTable]:
     tables = [
         table_of(f"Mean score by {main} in the topics with most cases", result["topics"]),
         table_of(MEASURED, _judges(result), "judge"),
-        table_of("Differences in concordance, paired over cases", result.get("comparisons", [])),
+        table_of("Invalid verdicts by their errors", _errors(result), "judge", "error"),
+        table_of(COMPARED, result.get("comparisons", [])),
         table_of("Agreement among the raters", people.get("reliability") or {}, "criterion"),
         table_of("Candidates by every judge", models, "judge", "model"),
         table_of("Choices beside people's", result.get("choices", {}), "judge", "criterion"),
@@ -112,15 +113,31 @@ def figures_of(result: JsonObject) -> list[PageTable]:
 
 def _judges(result: JsonObject) -> JsonObject:
     """Return what is measured of every judge, of people, and of one rater."""
-    records, people = dict(result["judges"]), result.get("people")
+    main, people = result["main_judge"]["name"], result.get("people")
+    records = {}
+    for name, record in result["judges"].items():
+        records[_marked(name, main)] = record
     if people:
         records["people"] = {"prefers_longer": people["prefers_longer"]}
-        records["one rater against the others"] = people.get("ceiling", {})
+    if people and "ceiling" in people:
+        records["one rater against the others"] = people["ceiling"]
     judges = {}
     for name, record in records.items():
         judges[name] = {measure: record[measure] for measure in OF_A_JUDGE if measure in record}
-        judges[name] |= record.get("errors", {})
     return judges
+
+
+def _marked(judge: str, main: str) -> str:
+    return f"{judge} (main judge)" if judge == main else judge
+
+
+def _errors(result: JsonObject) -> JsonObject:
+    """Return judge → error → how many verdicts are invalid by it."""
+    errors: JsonObject = {}
+    for judge, record in result["judges"].items():
+        counts = record.get("errors", {})
+        errors[judge] = {error: {"verdicts": count} for error, count in counts.items()}
+    return errors
 
 
 def _criteria(criteria: JsonObject) -> list[PageTable]:
@@ -145,7 +162,9 @@ def _criteria(criteria: JsonObject) -> list[PageTable]:
 
 def table2_of(table: JsonObject) -> PageTable:
     """Return a result in the form of the paper's Table 2: means over the judges' runs."""
-    judges = {row["judge"]: means_in_words(row) for row in table["rows"]}
+    judges = {}
+    for row in table["rows"]:
+        judges[_marked(row["judge"], table["ours"])] = means_in_words(row)
     return table_of(TABLE_2, judges, "evaluation model")
 
 
