@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Part:
         if type(take) is int and take >= 0:
             return cls(name, take, quality)
         percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(take))
-        if percent is None:
+        if percent is None or Fraction(percent[1]) > 100:
             file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
         return cls(name, Fraction(percent[1]) / 100, quality)
 
@@ -140,9 +140,16 @@ def read_plan(path: str | Path) -> Plan:
         if not re.fullmatch(r"\w+", stage) or stage == "test":
             file.fail("stages", f"{stage!r} cannot be a stage's name")
         parts = file.take(named["stages"], stage, list, inside="stages.")
+        if not parts:
+            file.fail(f"stages.{stage}", "must have a part, or more")
         stages[stage] = tuple(
             Part.read(file, part, f"stages.{stage}[{at}].", names) for at, part in enumerate(parts)
         )
+    rests = [part for part in chain.from_iterable(stages.values()) if part.take is None]
+    for part, other in combinations(rests, 2):
+        are_apart = "any" not in (part.quality, other.quality) and part.quality != other.quality
+        if part.teacher == other.teacher and not are_apart:
+            file.fail("stages", f"two parts take the rest of {part}")
     test = Part.read(file, content.get("test", {"take": 0}), "test.", names, names[0])
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
