@@ -9,7 +9,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from annotation.test_browser import CHROMIUM, TELEPHONE, Visit, browser_of
+from annotation.test_browser import TELEPHONE, Visit
+from doubles.grid_reader import started_browser
 from doubles.study_page import served
 
 from automedeval.annotation.store import Store
@@ -23,7 +24,7 @@ def illustrate(folder: Path, scratch: Path) -> None:
         database=f"{scratch}/answers.sqlite",
     )
     store = Store(study)
-    with browser_of(CHROMIUM) as browser, served(store) as address:
+    with started_browser() as browser, served(store) as address:
         visit = Visit(browser, address)
         visit.begin(store.invite("physician-3"))
         visit.page.keyboard.type("55422")

@@ -1,4 +1,4 @@
-"""The measures of agreement, against examples worked by hand, published ones, and independent libraries."""
+"""The measures of agreement, against published examples and independent libraries."""
 
 import krippendorff
 import numpy as np
