@@ -11,6 +11,7 @@ from typing import Any
 
 from automedeval.records import (
     Case,
+    CaseCriterion,
     RecordError,
     Response,
     digest,
@@ -30,6 +31,18 @@ def _messages(row: dict, name: str) -> list[dict[str, str]]:
     return read_conversation(take(row, name, (list,)), name)
 
 
+def _criteria(items: list[dict], text: str) -> tuple[CaseCriterion, ...]:
+    """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
+    entries = []
+    for item in items:
+        entry = {
+            "criterion": take(item, text, (str,)),
+            "points": take(item, "points", (int, float)),
+        }
+        entries.append(entry | {"tags": item.get("tags") or []})
+    return criteria_of(entries)
+
+
 def healthbench(row: dict) -> Case:
     """Return the case of a record of HealthBench; its theme is the topic, its ideal completion the reference."""
     ideal = take(row, "ideal_completions_data", (dict, NoneType), None)
@@ -38,7 +51,7 @@ def healthbench(row: dict) -> Case:
     themes = [tag for tag in map(str, tags) if tag.startswith(THEME)]
     topic = themes[0].removeprefix(THEME) if themes else None
     extra = {"example_tags": tags} if tags else {}
-    criteria = criteria_of(take(row, "rubrics", (list,)))
+    criteria = _criteria(take(row, "rubrics", (list,)), "criterion")
     name = str(row.get("prompt_id") or "")
     return Case(name, _messages(row, "prompt"), (), reference, topic, extra, criteria)
 
@@ -48,22 +61,8 @@ def professional(row: dict) -> Case:
     names = ("use_case", "type", "difficulty", "specialty")
     extra = {name: row[name] for name in names if row.get(name) is not None}
     messages = _messages(take(row, "conversation", (dict,)), "messages")
-    items = take(row, "rubric_items", (list,))
-    entries = []
-    for item in items:
-        text = take(item, "criterion_text", (str,))
-        entries.append(
-            {"criterion": text, "points": item.get("points"), "tags": item.get("tags") or []}
-        )
-    return Case(
-        str(row.get("id") or ""),
-        messages,
-        (),
-        None,
-        row.get("specialty"),
-        extra,
-        criteria_of(entries),
-    )
+    criteria = _criteria(take(row, "rubric_items", (list,)), "criterion_text")
+    return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), extra, criteria)
 
 
 def meta_evaluation(row: dict) -> Case:
