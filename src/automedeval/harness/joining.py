@@ -172,10 +172,9 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     if "row" in others:  # of tables in different orders
         others.remove("row")
         del about["row"]
-    differ.update(others)
-    del about["question"]
-    reference, topic, criteria = (
-        about.pop(name, None) for name in ("reference", "topic", "criteria")
+    differ.update(sorted(others))
+    _, reference, topic, criteria = (
+        about.pop(name, None) for name in ("question", "reference", "topic", "criteria")
     )
     first, *_ = answers.values()
     name = next((answer.id for answer in answers.values() if answer.id), digest(key))
