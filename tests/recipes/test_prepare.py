@@ -1,4 +1,4 @@
-"""recipes/prepare.py by its command: tables and public sets become cases, and what is left out is counted and named."""
+"""automedeval prepare by its command: tables and public sets become cases, and what is left out is counted and named."""
 
 import pyarrow as pa
 import pytest
