@@ -17,6 +17,7 @@ import pytest
 from doubles.agreement_by_loops import Loops, Row, correlations
 from doubles.agreement_study import (
     RATINGS,
+    asked,
     case_of,
     made,
     pair_verdict,
@@ -27,6 +28,7 @@ from doubles.agreement_study import (
     write,
 )
 from doubles.word_overlap import overlap
+from programs import failed
 from statsmodels.stats.multitest import multipletests
 from tables import rows_of
 
@@ -265,6 +267,12 @@ def test_a_run_without_a_valid_verdict_counts_and_judges_are_tested_on_the_same_
     for name in COLUMNS[2:]:
         assert likely[name]["mean"]["value"] == pytest.approx(judge[name]["value"])
     assert "| likely | one run | 100 % | " in report.told
+
+
+@pytest.mark.parametrize(("more", "message"), ROWS["test_unknown_names_get_one_line"])
+def test_unknown_names_get_one_line(more, message, study, tmp_path):
+    failed(asked(tmp_path, **files_of(study), **more), message)
+    assert not (tmp_path / "out").exists()
 
 
 # So many of the 30 cases are right after rounds 0, 1 and 2: the others have an invalid verdict, which is wrong.
