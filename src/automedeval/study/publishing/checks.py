@@ -117,7 +117,7 @@ def _check_rows(place: str, suffix: str, people: Mapping[str, re.Pattern]) -> Li
     """Raise RecordError if a table cannot be read, or for keys or names in it; return the licences of its rows."""
     licences: Licences = Counter()
     for where, row in read_lines(place):
-        text = json.dumps(row).encode()
+        text = json.dumps(row, default=str).encode()
         _check_keys(where, text)
         _check_names(where, text, people.get(".json"))
         if suffix == ".parquet" or "license" in row:
