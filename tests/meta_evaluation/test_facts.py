@@ -4,11 +4,13 @@ import json
 
 import pytest
 from doubles.agreement_study import (
+    RATINGS,
     Report,
     agreeing_verdicts,
     asked,
     case_of,
     made,
+    noisy_verdicts,
     read,
     told,
     write,
@@ -149,6 +151,14 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path):
 )
 def test_an_audit_of_no_judge_of_the_report_is_one_line(content, said, tmp_path):
     assert said in error_line(audited(tmp_path, content))
+
+
+def test_an_audit_of_another_judge_is_not_taken_for_the_main_judges(tmp_path):
+    verdicts = agreeing_verdicts("j", settings=SETTINGS)
+    verdicts += noisy_verdicts("k", 0.5, 1, settings="222222222222")
+    content = audit_of(danger(dose=0.9), settings="222222222222")
+    succeeded(audited(tmp_path, content, verdicts, ratings=RATINGS))
+    assert "Audit the judge with the options of its run" in told(tmp_path / "out")
 
 
 def test_an_audit_says_only_what_it_tried(tmp_path):

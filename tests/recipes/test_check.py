@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from factories import read, read_json, write
 from programs import (
+    APPEND,
     ENCODER,
     SAMPLE,
     error_line,
     needs_encoder,
     run_command,
     run_recipe,
+    stopped,
     succeeded,
     told,
 )
@@ -75,6 +77,16 @@ def test_every_file_is_written(tmp_path):
     figures = read_json(tmp_path / "out" / "check.json")["models"]
     assert figures["right"]["differing_answers"]["value"] == 0
     assert figures["wrong"]["differing_answers"]["value"] == 1
+
+
+def test_a_stopped_check_goes_on(tmp_path):
+    succeeded(check(CASES, tmp_path / "whole"))
+    whole = read(tmp_path / "whole" / "claims.jsonl")
+    with stopped(APPEND, 2):
+        check(CASES, tmp_path / "cut")
+    assert read(tmp_path / "cut" / "claims.jsonl") == whole[:2]
+    succeeded(check(CASES, tmp_path / "cut"))
+    assert read(tmp_path / "cut" / "claims.jsonl") == whole
 
 
 def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path):
