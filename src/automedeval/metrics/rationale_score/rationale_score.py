@@ -168,7 +168,7 @@ def _usual_layers(name: str) -> int:
     layers = table.get(plain) or table.get(Path(plain).name)
     if layers is None:
         raise ValueError(
-            f"bert_model {name!r}: bert_num_layers must be given; bert-score's table has no such model"
+            f"bert_model {name!r}: bert-score's table has no such model; take one that it has, or give bert_num_layers"
         )
     return layers
 
