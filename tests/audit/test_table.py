@@ -62,7 +62,7 @@ def test_the_texts_that_did_not_fall_are_shown():
         outcome_of(perturbation, "dose", 0, [-2.0], 1, 1, target=0),
         outcome_of(perturbation, "dose", 1, [0.0], 0, 1, target=0),
     ]
-    (row,) = table([perturbation], outcomes, READER, CASES, 0, 100)
+    (row,) = table([perturbation], outcomes, READER, CASES, 100)
     assert (row["share"]["value"], row["shift"]["value"], row["outcome"]) == (0.5, -1.0, "failed")
     assert [text["case_id"] for text in row["texts"]] == [CASES.records[1].id]
 
@@ -84,7 +84,7 @@ def simulated(bias: float, rng: np.random.Generator) -> dict[str, Any]:
         for case, of_case in enumerate(moves.tolist()):
             control = kind == "control"
             outcomes.append(outcome_of(PATIENT, kind, case, of_case, 0, 3, control=control))
-    return table([PATIENT], outcomes, READER, CASES, 0, 300)[0]
+    return table([PATIENT], outcomes, READER, CASES, 300)[0]
 
 
 def test_a_biased_judge_is_caught_and_an_equal_one_seldom():

@@ -112,9 +112,9 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
         return fields
     given, sides = ("choices", SIDES) if part == PREFERENCE else ("scores", ())
     for criterion in questions.criteria:
-        path = (given, criterion.name)
+        place = (given, criterion.name)
         request = "Please answer every question."
-        fields.append(_asked(path, criterion, questions, sides, request=request))
+        fields.append(_asked(place, criterion, questions, sides, request=request))
     if not sides:
         tags = tuple(Option(tag, words(tag), hint) for tag, hint in questions.tags.items())
         rule = "Tick what applies, or nothing."

@@ -51,7 +51,7 @@ class AuditArguments(TableArguments, AskingArguments):
     )
     gate: bool = option("false: exit status 0 even if the judge does not pass", True)
     limit: int | None = option("audit only so many cases, the first ones", None)
-    seed: int = option("seed of orders, of edits, and of the bootstrap", 0)
+    seed: int = option("seed of orders and of edits", 0)
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit", "edits")
@@ -124,7 +124,7 @@ def audit_judge(
         reader.compare(trial, verdicts[trial.before.key], verdicts[trial.after.key])
         for trial in trials
     ]
-    rows = table(perturbations, outcomes, reader, cases, args.seed)
+    rows = table(perturbations, outcomes, reader, cases)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "judge": {

@@ -314,6 +314,7 @@ def sentences_of(text: str) -> list[str]:
     sentences, start = [], 0
     for end in sorted(ends | {len(text)}):
         space = re.compile(r"\s*").match(text, end)
+        assert space is not None  # no space is a match too
         if space.end() > start:
             sentences.append(text[start : space.end()])
             start = space.end()

@@ -32,7 +32,6 @@ def table(
     outcomes: Sequence[Outcome],
     reader: ScoreReader | CriteriaReader,
     cases: Cases,
-    seed: int,
     resamples: int = RESAMPLES,
 ) -> list[JsonObject]:
     """Return a row for each perturbation, for audit.json: intervals are over cases.
@@ -54,7 +53,7 @@ def table(
     for perturbation in perturbations:
         name = perturbation.name
         tree[name] = _figures(made[name], measured[name], len(cases))
-    estimates = estimate(tree, len(cases), resamples, seed)
+    estimates = estimate(tree, len(cases), resamples)
     rows = []
     for perturbation in perturbations:
         name, figures = perturbation.name, estimates[perturbation.name]

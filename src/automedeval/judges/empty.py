@@ -36,7 +36,8 @@ def put_empty_lowest(
     def lowered(scores: Sequence[float | None], kind: type = int) -> tuple:
         found = list(scores)
         for index in request.empty:
-            known = [scores[slot] for slot in (*answered, index) if scores[slot] is not None]
+            shown = (scores[slot] for slot in (*answered, index))
+            known = [score for score in shown if score is not None]
             found[index] = min(known, default=None) if low is None else kind(low)
         return tuple(found)
 

@@ -578,7 +578,7 @@ class Row:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criteria:
             relations = [self.judge.choice_relations(name, self.run) for name in self.criteria]
-            known = is_known(relations).any(axis=0)
+            known = np.any(is_known(relations), axis=0)
             return only(np.sign(np.nansum(relations, axis=0)), known)
         if self.own is None:
             return np.full(len(self.judge.cases.panel.pairs[0]), np.nan)

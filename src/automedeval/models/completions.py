@@ -45,7 +45,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     choice = completion["choices"][0]
     reason, message = choice.get("finish_reason"), choice["message"]
     counts = completion.get("usage") or {}
-    usage = token_counts(counts)
+    usage = _usage(counts)
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts
         content = "".join(part["text"] for part in content if part["type"] == "text")
@@ -71,7 +71,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     return Answer(error=why, truncated=cut, usage=usage, refused=True)
 
 
-def token_counts(counts: Mapping[str, Any]) -> dict[str, int]:
+def _usage(counts: Mapping[str, Any]) -> dict[str, int]:
     """Return how many tokens a completion counts, by kind; kinds that it does not count are left out."""
     usage = {
         name: counts[name]
@@ -119,7 +119,8 @@ def batch_answers(path: Path) -> Iterator[tuple[str, Answer | str]]:
 
 def _batch_answer(record: Mapping[str, Any]) -> Answer | str:
     response = record.get("response")
-    body, status = response, None
+    body: Any = response
+    status = None
     if isinstance(response, Mapping):
         body, status = response.get("body"), response.get("status_code", 200)
     try:

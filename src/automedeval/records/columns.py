@@ -160,7 +160,7 @@ class Columns:
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
         if is_failure(cells[self.question]):
             raise RecordError(f"the question is an error of a program: {cells[self.question]!r}")
-        if fault := fault_of_reference(cells.get(self.reference)):
+        if fault := fault_of_reference(self.reference and cells.get(self.reference)):
             raise RecordError(fault)
         return cells
 

@@ -84,7 +84,7 @@ class People:
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
         ratings = np.stack(list(self.by_criterion.values()))
-        there = is_known(ratings).any(axis=2)
+        there = np.any(is_known(ratings), axis=2)
         lacking = _lacking(there, self.panel.case)
         return only(ratings, ~lacking[:, :, None])
 
@@ -194,7 +194,7 @@ def gather_ratings(
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
     for (response, annotator, criterion), score in scores.items():
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
-    is_rated = is_known(ratings).any(axis=2)
+    is_rated = np.any(is_known(ratings), axis=2)
     crossed = raters == "crossed"
     if raters is None:
         crossed = not np.isnan(ratings[is_rated]).any()
@@ -214,7 +214,7 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     def of_cases(which: ndarray) -> int:
         return len(np.unique(cases.panel.case[which.any(axis=0)]))
 
-    is_compared = is_known(people.compared).any(axis=2)
+    is_compared = np.any(is_known(people.compared), axis=2)
     if some := of_cases(is_rated & ~is_compared):
         yield (
             f"{some} of {len(cases)} cases have answers that lack a criterion: there the mean is "

@@ -373,7 +373,7 @@ class Partners:
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            lookup = {"text": own_text(answer.text), "questions": new}
+            lookup: dict[str, Any] = {"text": own_text(answer.text), "questions": new}
             lookup |= {"passages": self._passages(new), "goes_on": may_ask}
             asked.append(lookup)
 
