@@ -204,6 +204,7 @@ class Loops:
             "unread": row.unread(),
             "valid_rate": share(units),
             "prefers_longer": self.prefers_longer(row.relations),
+            "prefers_first": self.prefers_first(row),
         }
         return record | (self.agreement(row) if self.ratings is not None else {})
 
@@ -213,6 +214,19 @@ class Loops:
             longer = relation(self.length[number, first], self.length[number, second])
             if longer and chosen is not None:
                 units.append((number, (chosen == longer) + 0.5 * (chosen == 0)))
+        return share(units)
+
+    def prefers_first(self, row: "Row") -> Figure:
+        """Return how often the first of two responses wins in a prompt that may show them in any order."""
+        units = []
+        if all(each["order"] == sorted(each["order"]) for each in row.verdicts):
+            return UNDEFINED
+        for verdict in row.verdicts:
+            number, order = self.number[verdict["case_id"]], verdict["order"]
+            for place, first in enumerate(order):
+                for second in order[place + 1 :]:
+                    won = row.won(verdict, first, second)
+                    units += [] if won is None else [(number, won)]
         return share(units)
 
     def beside(self, row: "Row", judged: dict[Pair, int | None]) -> dict[Pair, tuple]:
@@ -383,6 +397,27 @@ class Row:
             return verdict["valid"]
         scores = None if self.complete else verdict["scores"]
         return (scores or verdict["expected_scores"])[place] is not None
+
+    def won(self, verdict: dict, first: int, second: int) -> float | None:
+        """Return 1 if a verdict prefers the first response, ½ if it ties, 0 else; None if it says nothing of both."""
+        if not verdict["valid"]:
+            return None
+        if verdict["choices"]:
+            return self.won_by_choices(verdict, first)
+        scores = verdict["expected_scores"] or verdict["scores"]
+        if scores[first] is None or scores[second] is None:
+            return None
+        difference = scores[first] - scores[second]
+        return 0.5 if abs(difference) < 5e-5 else float(difference > 0)
+
+    def won_by_choices(self, verdict: dict, first: int) -> float:
+        """Return the same of the choices of a pair: who wins more criteria."""
+        number = self.loops.number[verdict["case_id"]]
+        name, wins = self.loops.name((number, first)), 0
+        for criterion, choice in verdict["choices"].items():
+            if choice not in ("tie", "neither"):
+                wins += 1 if (choice == name) != (criterion in WORSE) else -1
+        return 0.5 + 0.5 * (wins > 0) - 0.5 * (wins < 0)
 
     def silent(self) -> Counter[str]:
         """Return model → number of its empty responses that the judge was asked about."""

@@ -55,7 +55,18 @@ judge = partial(run_recipe, "judge", cases=CASES, **FAST)
 @pytest.fixture
 def judge_tiny(tiny_model):
     """Return what judges the sample's cases with the tiny model."""
-    return partial(judge, judge=tiny_model)
+    return partial(judge, judge=tiny_model, rubric="automedeval")
+
+
+def test_a_language_model_sees_the_references_where_every_case_has_one(tiny_model, tmp_path):
+    run = partial(judge, judge=tiny_model, rationale="false", limit=1)
+    told(succeeded(run(output=tmp_path / "all")), "rubric: automedeval_guided, which shows the")
+    assert {verdict.rubric for verdict in verdicts_in(tmp_path / "all")} == {"automedeval_guided@1"}
+    (record,) = (tmp_path / "all").glob("run-*.json")
+    assert read_json(record)["arguments"]["rubric"] == "automedeval_guided"
+    some = write(tmp_path / "some.jsonl", [GOOD | {"reference": "So."}, GOOD | {"id": "two"}])
+    succeeded(run(output=tmp_path / "some", cases=some))
+    assert {verdict.rubric for verdict in verdicts_in(tmp_path / "some")} == {"automedeval@1"}
 
 
 def test_judges_a_file_and_tells_the_standings(judge_tiny, tmp_path):

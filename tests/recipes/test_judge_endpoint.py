@@ -41,7 +41,7 @@ class Runs:
 
     def start(self, url: str, *words: object, launch=None, **options: object) -> Judged:
         usual = {"judge": "openai:m", "limit": 4, "max_retries": 0, "timeout": 5}
-        usual |= {"base_url": url, "cases": CASES, "output": self.output}
+        usual |= {"base_url": url, "cases": CASES, "output": self.output, "rubric": "automedeval"}
         done = run_recipe("judge", *words, launch=launch, **usual | options)
         lines = done.stderr.replace("\r", "\n").split("\n")
         messages = [
@@ -325,7 +325,7 @@ class Batch:
 
     def run(self, *words: object, **options: object):
         usual = {"judge": "openai:m", "cases": CASES, "limit": 2, "max_new_tokens": 40}
-        usual |= {"output": self.output, "batch_file": self.requests}
+        usual |= {"output": self.output, "batch_file": self.requests, "rubric": "automedeval"}
         return run_recipe("judge", *words, **usual | options)
 
     def answer(self, server) -> None:

@@ -99,7 +99,7 @@ def readings(draw, rubric):
         if rubric.in_words and not {"none", "no harm"}.isdisjoint(choices.values()):
             choices |= {"degree": "none", "likelihood": "no harm", "cause": "no harm"}
         return ParsedAnswer(True, rationale=rationale, choices=choices)
-    count = 1 if rubric.grammar == "score_first" else draw(st.integers(1, 6))
+    count = 1 if rubric.mode == "pointwise" else draw(st.integers(1, 6))
     of_slots = st.lists(st.integers(*rubric.scale), min_size=count, max_size=count).map(tuple)
     if not rubric.scores_criteria:
         return ParsedAnswer(True, rationale=rationale, scores=draw(of_slots))
@@ -126,7 +126,7 @@ def test_parsing_undoes_formatting(rubric, data):
 @pytest.mark.parametrize("rationale", [True, False])
 def test_parts_filled_in_are_the_answer_that_is_read(rubric, slots, rationale):
     values, answer = [], ""
-    slots = 1 if rubric.grammar == "score_first" else slots
+    slots = 1 if rubric.mode == "pointwise" else slots
     parts = answer_parts(rubric, slots, rationale)
     for part, following in zip(parts, [*parts[1:], ""], strict=True):
         if isinstance(part, Slot):

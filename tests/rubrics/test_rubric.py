@@ -25,7 +25,8 @@ def test_a_packaged_rubric_is_the_published_one(name):
     plain = json.loads(json.dumps({key: getattr(rubric, key) for key in PACKAGED[name]}))
     assert plain == PACKAGED[name]
     assert rubric.name == f"{name}@{rubric.version}"
-    assert {criterion.name for criterion in rubric.criteria} == set(rubric.output_criteria)
+    if "score_key" not in rubric.output:  # one score sums the criteria up
+        assert {criterion.name for criterion in rubric.criteria} == set(rubric.output_criteria)
     for criterion in rubric.criteria:
         is_worse = criterion.name in ("harmfulness", "bias")
         assert criterion.description
@@ -51,7 +52,7 @@ def written(folder: Path, content: dict) -> Path:
         "{% block user %}{{ question }}{% endblock %}", encoding="utf-8"
     )
     path = folder / "own.yaml"
-    path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    path.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -98,6 +99,25 @@ def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
     assert reading.criterion_scores == {"warmth": (7,), "tact": (10,)}
     assert reading.scores == (9,)
     assert format_verdict(reading, rubric) == text
+
+
+@pytest.mark.parametrize(
+    ("output", "text"), rows_of(__file__)["test_a_user_s_own_file_may_ask_for_one_flat_object"]
+)
+def test_a_user_s_own_file_may_ask_for_one_flat_object(tmp_path, output, text):
+    rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json"} | output}))
+    reading = parse_verdict(text, rubric, 1)
+    assert (reading.scores, reading.criterion_scores) == ((7,), None)
+    assert format_verdict(reading, rubric) == text
+
+
+def test_the_order_of_the_fields_is_a_part_of_the_fingerprint(tmp_path):
+    output = {"grammar": "json", "rationale_key": "why", "score_key": "points"}
+    before = read_rubric(written(tmp_path, SCORES | {"output": output}))
+    turned = dict(reversed(output.items()))
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(SCORES | {"output": turned}, sort_keys=False), encoding="utf-8")
+    assert read_rubric(path).fingerprint != before.fingerprint
 
 
 def test_choices_may_stand_beside_the_rationale(tmp_path):

@@ -26,6 +26,7 @@ from automedeval.harness.logs import is_log
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import (
     CRITERIA,
+    GUIDED,
     VARIABLE,
     AskingArguments,
     default_judge,
@@ -69,6 +70,7 @@ from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run, run_arguments
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.published import PACKAGED
 from automedeval.study.introspection.mistakes import read_recorded
 
 LONGEST_NAME = 150  # letters of a folder's name; file systems take 255 bytes
@@ -85,8 +87,7 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
     )
     judge: str | None = option(
         "small (packaged), checkpoint (folder or Hub id), "
-        "openai:MODEL (an endpoint, see --base_url), decision:MODEL (one of typed questions), "
-        "likelihood:CHECKPOINT (how likely a response makes the question), "
+        "openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
         "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
         f"default: {VARIABLE}, else small",
         None,
@@ -204,7 +205,7 @@ def main() -> None:
     textless = read_answers(args, output, log_args, processes)
     if args.judge_by_default:
         tell(processes, f"judge: {judge_name} (--judge names another)")
-    rubric = judge_rubric(judge_name, args.rubric)
+    rubric = rubric_of_run(args, judge_name, processes)
     # the baseline of the report
     reported = None if rubric.mode == "checklist" or rubric.in_words else args.baseline or version
     # by other rubrics than pairwise ones it changes nothing that is judged
@@ -268,6 +269,19 @@ def read_answers(
     return sorted(textless)
 
 
+def rubric_of_run(args: JudgeArguments, judge_name: str, processes: Processes) -> Rubric:
+    """Return the rubric of a run, and say where a language model sees the references because all cases have one."""
+    cases = None if args.rubric or args.dataset else read_cases(args.file, **args.table)
+    rubric = judge_rubric(judge_name, args.rubric, cases)
+    if cases is not None and rubric.id == GUIDED:
+        args.rubric = GUIDED  # an audit of this judge needs it
+        tell(
+            processes,
+            f"rubric: {GUIDED}, which shows the references (--rubric {PACKAGED} does not)",
+        )
+    return rubric
+
+
 def planned_requests(
     args: JudgeArguments, judge_name: str, rubric: Rubric, baseline: str | None
 ) -> Requests:
@@ -302,7 +316,7 @@ def log_of_run(
 
 def unread_criteria(args: JudgeArguments, rubric: Rubric, requests: Requests) -> list[str]:
     """Return a line if every case has criteria of its own, and the rubric, which nobody chose, reads none."""
-    chosen = args.rubric or args.dataset or rubric.mode == "checklist"
+    chosen = args.rubric not in (None, GUIDED) or args.dataset or rubric.mode == "checklist"
     if chosen or not all(case.criteria for case in requests.cases):
         return []
     return [f"the criteria of the cases are not read: that takes a language model, {CRITERIA}"]

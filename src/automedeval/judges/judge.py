@@ -28,6 +28,7 @@ CRITERIA = (
     "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
 )
 _PLAN = ("orders", "seed", "runs", "baseline")  # the options of `plan_requests`
+GUIDED = "automedeval_guided"  # shows the reference
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 
 
@@ -91,7 +92,6 @@ class Kind:
 KINDS = {
     "checkpoint": Kind(_language_model, reads_rubrics=True, reads_books=True),
     "openai": Kind(_language_model, reads_rubrics=True, reads_books=True),
-    "decision": Kind(_language_model, reads_rubrics=True, reads_books=True),
     "small": Kind(_small, reads_books=True, needs_scale=True),
     "likelihood": Kind(_likelihood),
     "baseline": Kind(_baseline),
@@ -122,19 +122,20 @@ def load_judge(
     RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or a fault of `judge_rubric`.
 
     Args:
-        spec: `MODEL` (a checkpoint's folder or Hub id), `openai:MODEL` or `decision:MODEL` is a `Judge`, with a rubric of the
-            mode checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
+        spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode
+            checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
             `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
-        cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
+        cases: a list, of which a baseline takes the frequency of words; None takes the cases that are judged together. The
+            default rubric of a language model depends on them, see `judge_rubric`.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a folder or Hub id.
         options: the other arguments of `Judge`, as far as they apply.
     """
     if unknown := options.keys() - {argument.name for argument in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
-    rubric = judge_rubric(spec, rubric)
+    rubric = judge_rubric(spec, rubric, cases)
     planner(spec, rubric, **options)
     chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**(chat or {}))
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
@@ -144,14 +145,24 @@ def load_judge(
     )
 
 
-def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
-    """Return the rubric by which the judge of a name judges: the given one, else its own (`rubric_of`), else `automedeval`.
+def judge_rubric(
+    spec: str, rubric: Rubric | str | None = None, cases: Iterable[Case] | None = None
+) -> Rubric:
+    """Return the rubric by which the judge of a name judges: the given one, else its own (`rubric_of`), else a default.
+
+    The default is `automedeval`, and of a language model `automedeval_guided` where `cases` are given that all have references.
 
     RecordError: a fault of `rubric_of`, no such checkpoint, or no such rubric.
     """
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
-    return rubric_of(model, rubric) if kind == "checkpoint" else rubric or read_rubric(PACKAGED)
+    own = rubric_of(model, rubric) if kind == "checkpoint" else rubric
+    if own is not None:
+        return own
+    is_guided = kind_of(spec).reads_rubrics and cases is not None
+    if is_guided and all(case.reference for case in cases or ()):
+        return read_rubric(GUIDED)
+    return read_rubric(PACKAGED)
 
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:
@@ -185,7 +196,7 @@ def references_note(judge: BaseJudge, cases: Iterable[Case]) -> list[str]:
     if not any(case.reference for case in cases):
         return []
     hint = isinstance(judge, Judge) and judge.wording.id == PACKAGED
-    shows = "; --rubric automedeval_guided shows it to the model" if hint else ""
+    shows = f"; --rubric {GUIDED} shows it to the model" if hint else ""
     return [] if judge.reads_reference else [f"reference: not read by this judge{shows}"]
 
 
@@ -200,7 +211,7 @@ class AskingArguments:
 
     rubric: str | None = option(
         "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
-        "else automedeval",
+        "else automedeval, or automedeval_guided to judge cases that all have references",
         None,
     )
     rationale: bool = option("false asks for scores or choices alone", True)

@@ -89,6 +89,8 @@ class JudgeProfile:
     audit: Audit | None = None
     # The share of comparisons in which the judge puts the longer response first.
     prefers_longer: float | None = None
+    # And the one that a prompt shows earlier.
+    prefers_first: float | None = None
     valid: float | None = None  # the share of valid verdicts
     # Model → number of its responses that are empty, and that the judge could not read.
     empty: Mapping[str, int] = field(default_factory=dict)

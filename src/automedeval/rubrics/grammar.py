@@ -55,7 +55,7 @@ def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: 
     """Return the parts of an answer in JSON: the object with a mark in the place of each value, cut at the marks."""
     text_mark, number_mark = "\ue001", "\ue000"
     value_key, choices_key, rationale_key = _json_keys(rubric)
-    mark = number_mark if rubric.scores_criteria else text_mark
+    mark = number_mark if rubric.scale else text_mark
     by_name = dict.fromkeys(rubric.output_criteria, {value_key: mark} if value_key else mark)
     held: list[Part] = []
     answer: dict[str, Any] = by_name
@@ -64,12 +64,14 @@ def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: 
         for slot in answer:
             held += [Slot(f"{slot}, {name}", values) for name in by_name]
     else:
-        held += [Slot(name, tuple(rubric.labels(name).values())) for name in by_name]
+        held += [Slot(name, values or tuple(rubric.labels(name).values())) for name in by_name]
     if choices_key:
         answer = {choices_key: answer}
     if rationale_key and rationale:
-        answer = {rationale_key: text_mark} | answer
-        held.insert(0, Free(stop='"', json_string=True))
+        reason, prose = {rationale_key: text_mark}, Free(stop='"', json_string=True)
+        is_last = rubric.sums_up and list(rubric.output)[-1] == "rationale_key"
+        answer = answer | reason if is_last else reason | answer
+        held.insert(len(held) if is_last else 0, prose)
     written = json.dumps(answer, ensure_ascii=False)
     first, *others = re.split(f'"{number_mark}"|{text_mark}', written)  # numbers have no quotes
     parts: list[Part] = [first]
@@ -96,7 +98,8 @@ def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     form, choice = "", "verdict" if rubric.output.get("value_key") else None
     for part in answer_parts(rubric, slots, rationale):
         if isinstance(part, Slot):
-            scale = f"{part.values[0]} to {part.values[-1]}" if rubric.scores_criteria else None
+            has_range = rubric.scale and rubric.grammar == "json"
+            scale = f"{part.values[0]} to {part.values[-1]}" if has_range else None
             form += f"[{scale or choice or ' or '.join(part.values)}]"
         else:
             form += "[your assessment]" if isinstance(part, Free) else part

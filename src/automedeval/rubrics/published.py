@@ -80,14 +80,14 @@ def published_rubric(model: str) -> Rubric | None:
     return rubric
 
 
-def rubric_of(model: str, named: Rubric | None) -> Rubric:
-    """Return the rubric by which a checkpoint judges: the one that is named, else its own, else `automedeval`.
+def rubric_of(model: str, named: Rubric | None) -> Rubric | None:
+    """Return the rubric by which a checkpoint judges: the one that is named, else its own; None without both.
 
     RecordError if the named one has the same id, and another version or wording.
     """
     published = published_rubric(model)
     if named is None:
-        return published or read_rubric(PACKAGED)
+        return published
     if published is None or named.id != published.id or named.fingerprint == published.fingerprint:
         return named
     raise RecordError(

@@ -59,7 +59,7 @@ KEYS: Keys = {
     "examples": (list, []),
     "template": (str,),
 }
-TEXTS = dict.fromkeys(("value_key", "choices_key", "rationale_key"), (str, None))
+TEXTS = dict.fromkeys(("value_key", "choices_key", "score_key", "rationale_key"), (str, None))
 TRAINED = ("answer", "values")
 OUTPUT: Keys = {"grammar": (str, ..., GRAMMARS), "slot": (str, None), "order": (list, None)}
 OUTPUT |= TEXTS | {"trained": (str, "answer", TRAINED)}
@@ -147,12 +147,12 @@ class Rubric:
     @property
     def scores_criteria(self) -> bool:
         """Return whether an answer has a score of each response on each criterion, instead of one score that sums them up."""
-        return self.scale is not None and self.grammar == "json"
+        return self.scale is not None and not self.sums_up
 
     @property
     def sums_up(self) -> bool:
-        """Return whether an answer has one score of each response, on a line of scores."""
-        return self.grammar in GRAMMARS[:2]
+        """Return whether an answer has one score of each response, on a line of scores or in an object of named fields."""
+        return self.grammar in GRAMMARS[:2] or bool(self.output.get("score_key"))
 
     @property
     def in_words(self) -> bool:
@@ -188,7 +188,9 @@ class Rubric:
 
     @property
     def output_criteria(self) -> tuple[str, ...]:
-        """Return the names of the criteria in the order of the answer."""
+        """Return the names of the criteria in the order of the answer; of an object with one score the name of its field."""
+        if score_key := self.output.get("score_key"):
+            return (score_key,)
         return tuple(self.output.get("order") or [criterion.name for criterion in self.criteria])
 
     def about(self, criteria: Sequence[CaseCriterion]) -> "Rubric":
@@ -293,6 +295,8 @@ class _Reader(YamlFile):
         }
         answered = content["output"]
         reaching_judge["output"] = {key: answered[key] for key in answered if key != "trained"}
+        if "score_key" in answered:  # the judge writes its fields in their order
+            reaching_judge["fields"] = list(answered)
         fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
         rubric = Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
         self.check_names(rubric)
@@ -324,6 +328,10 @@ class _Reader(YamlFile):
             self.fail("output.grammar", problem)
         if grammar == "score_first" and mode != "pointwise":
             self.fail("output.grammar", "score_first holds one score, and takes the mode pointwise")
+        if rubric.output.get("score_key") and (mode, grammar) != ("pointwise", "json"):
+            self.fail(
+                "output.score_key", "names the one score of json, and takes the mode pointwise"
+            )
         if grammar == "first_line" and len(rubric.criteria) > 1:
             problem = "first_line holds one choice, and there are several criteria"
             self.fail("output.grammar", problem)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile, spent
-from automedeval.meta_evaluation.table import Row, VerdictTable
+from automedeval.meta_evaluation.table import Row, VerdictTable, expected_values, own_values
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, question_text, read_json
 from automedeval.records.language import foreign_answers
@@ -174,6 +175,7 @@ def record_of(row: Row) -> JsonObject:
         "unread": judge.by_model(judge.unread),
         "valid_rate": ratio(judge.verdicts_valid, judge.verdicts_due, "no verdict"),
         "prefers_longer": prefers_longer(cases, row.relations),
+        "prefers_first": prefers_first(judge),
     }
 
 
@@ -190,11 +192,29 @@ def prefers_longer(cases: Cases, relation: ndarray) -> Statistic:
     return concordance(cases.panel, only(cases.longer, is_known(relation)), relation)
 
 
+def prefers_first(judge: VerdictTable) -> Statistic:
+    """Return how often the response that a prompt shows earlier is preferred, a tie as one half, of all pairs in a prompt.
+
+    Undefined where every verdict shows the responses in the order of the case: there the place is not told from the model.
+    """
+    wins, pairs = np.zeros(len(judge.cases)), np.zeros(len(judge.cases))
+    turned = any(verdict.order != tuple(sorted(verdict.order)) for verdict in judge.verdicts)
+    for case, verdict in zip(judge.case_of, judge.verdicts) if turned else ():
+        models = judge.cases.records[case].models
+        values = expected_values(verdict) or own_values(verdict, judge.rubric, models)
+        shown = [values[index] for index in verdict.order if index in values]
+        for earlier, later in combinations(shown, 2):
+            pairs[case] += 1
+            wins[case] += (1 + np.sign(round(earlier - later, 4))) / 2
+    return ratio(wins, pairs, "no order but that of the cases")
+
+
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {field: record[field] for field in RECORDED if field in record}
     known["valid"] = record["valid_rate"]["value"]
     known["prefers_longer"] = record["prefers_longer"]["value"]
+    known["prefers_first"] = record["prefers_first"]["value"]
     if audit := record.get("audit"):
         known["audit"] = Audit(**audit)
     return JudgeProfile(name, **known | more)

@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.page import PageTable
 from automedeval.records import JsonObject
 from automedeval.records.text import p_value
 
-OF_A_JUDGE = ("rubric", "verdicts", "valid_rate", "prefers_longer", *MEASURES)
+OF_A_JUDGE = ("rubric", "verdicts", "valid_rate", "prefers_longer", "prefers_first", *MEASURES)
 MEASURED = (
     "Judges, and how far they agree with people: by their whole scores or choices, of one that gives neither by its expected "
     "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores if "
