@@ -10,7 +10,7 @@ from typing import Any
 
 from automedeval.models.checkpoints import read_record
 from automedeval.records import Verdict, read_json, read_records
-from automedeval.records.journal import write_lines
+from automedeval.records.journal import write_json, write_lines
 
 CURVE = ("step", "loss", "learning_rate")
 KEPT = ("identity", "versions", "device", "precision", "seconds")
@@ -44,6 +44,8 @@ def main(output: Path, folder: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         for judge, cases in judges.items():
             write_lines(place / f"{judge.replace(':', '-')}.jsonl", cases.values())
+    if (precision := output / "precision.json").exists():
+        write_json(folder / "precision.json", read_json(precision, others=True))
 
 
 if __name__ == "__main__":
