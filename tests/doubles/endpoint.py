@@ -86,7 +86,6 @@ def without(
     return script
 
 
-CHAT = "/v1/chat/completions"  # what the script answers
 CUT_OFF = {"status": 200, "text": '{"choices": [{"mess', "type": "application/json", "missing": 500}
 HANG = {"hang": True}
 
@@ -107,6 +106,7 @@ class EndpointDouble(LocalServer):
         self.script = list(script)
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = self._at_once = 0
+        self.path = "/v1/chat/completions"  # of the requests that the script answers
         self.models: list[dict[str, Any]] | dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
@@ -116,7 +116,7 @@ class EndpointDouble(LocalServer):
 
     @property
     def asked(self) -> list[dict[str, Any]]:
-        return [request for request in self.requests if request["path"] == CHAT]
+        return [request for request in self.requests if request["path"] == self.path]
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         if self._closing.is_set():  # on a connection that was kept open
@@ -135,7 +135,7 @@ class EndpointDouble(LocalServer):
         with self._lock:
             self.requests.append(request)
         told = self._told_of_models(path)
-        if told or path != CHAT:
+        if told or path != self.path:
             self._send(handler, told or error(404, "no such thing"))
             return
         with self._lock:

@@ -87,7 +87,8 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
     )
     judge: str | None = option(
         "small (packaged), checkpoint (folder or Hub id), "
-        "openai:MODEL (an endpoint, see --base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
+        "openai:MODEL (an endpoint, see --base_url), decision:MODEL (one of typed questions), "
+        "likelihood:CHECKPOINT (how likely a response makes the question), "
         "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
         f"default: {VARIABLE}, else small",
         None,

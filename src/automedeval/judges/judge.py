@@ -92,6 +92,7 @@ class Kind:
 KINDS = {
     "checkpoint": Kind(_language_model, reads_rubrics=True, reads_books=True),
     "openai": Kind(_language_model, reads_rubrics=True, reads_books=True),
+    "decision": Kind(_language_model, reads_rubrics=True, reads_books=True),
     "small": Kind(_small, reads_books=True, needs_scale=True),
     "likelihood": Kind(_likelihood),
     "baseline": Kind(_baseline),
@@ -122,8 +123,8 @@ def load_judge(
     RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or a fault of `judge_rubric`.
 
     Args:
-        spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode
-            checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
+        spec: `MODEL` (a checkpoint's folder or Hub id), `openai:MODEL` or `decision:MODEL` is a `Judge`, with a rubric of the
+            mode checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
             `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.

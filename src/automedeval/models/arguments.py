@@ -22,7 +22,7 @@ from automedeval.records.processes import is_first
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-PREFIXES = ("openai", "likelihood", "baseline", "small", "recording")
+PREFIXES = ("openai", "decision", "likelihood", "baseline", "small", "recording")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
@@ -48,7 +48,7 @@ class ChatArguments:
     """The model that answers: a checkpoint on this machine, or an endpoint."""
 
     base_url: str | None = option(
-        "URL of the endpoint of openai:MODEL; default: OpenAI's own", None
+        "URL of the endpoint of openai:MODEL or decision:MODEL; default: OpenAI's own", None
     )
     api_key_env: str = option(
         "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY",
@@ -85,18 +85,20 @@ class ChatArguments:
             )
 
     def load(self, model: str, seed: int = 0) -> Any:
-        """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's; `seed` is for sampling.
+        """Return the chat of a model: `openai:MODEL` and `decision:MODEL` are an endpoint's, any other name a checkpoint's.
 
-        RecordError if it cannot be loaded.
+        `seed` is for sampling. RecordError if it cannot be loaded.
         """
         kind, name = checked_model(model)
-        if kind == "openai":
+        if kind in ("openai", "decision"):
+            from automedeval.models.decisions import DecisionChat
             from automedeval.models.endpoint import OpenAIChat
 
             self.base_url = (
                 self.base_url or os.environ.get("OPENAI_BASE_URL") or None
             )  # recorded with the run
-            return OpenAIChat(name, seed=seed, **self._shared(OpenAIChat))
+            asks = OpenAIChat if kind == "openai" else DecisionChat
+            return asks(name, seed=seed, **self._shared(asks))
         with loading(model):
             from automedeval.models.decision_folder import (
                 LocalChat,

@@ -45,7 +45,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     choice = completion["choices"][0]
     reason, message = choice.get("finish_reason"), choice["message"]
     counts = completion.get("usage") or {}
-    usage = _usage(counts)
+    usage = token_counts(counts)
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts
         content = "".join(part["text"] for part in content if part["type"] == "text")
@@ -71,7 +71,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     return Answer(error=why, truncated=cut, usage=usage, refused=True)
 
 
-def _usage(counts: Mapping[str, Any]) -> dict[str, int]:
+def token_counts(counts: Mapping[str, Any]) -> dict[str, int]:
     """Return how many tokens a completion counts, by kind; kinds that it does not count are left out."""
     usage = {
         name: counts[name]

@@ -19,10 +19,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 from automedeval.models.base import Answer, Answers, Ids, Prompt, Slot, Wanted, answer_groups
 from automedeval.models.checkpoints import DECISION
 from automedeval.models.local import LocalChat
+from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError, foreign_errors_at
 
 Asked = tuple[Ids, Ids]  # the tokens of a prompt, and those of the labels
-NO_STATE = "the template of its questions shows nothing of a state that is one text"
 
 
 @dataclass
@@ -47,7 +47,8 @@ class LocalDecisions(LocalChat):
         heads = own.config_class.extra_config_files if own else ()
         if self._decision.adapter or any((self.folder / name).is_file() for name in heads):
             raise RecordError(
-                f"{self.folder}: a head or an adapter answers its questions, and is not read here"
+                f"{self.folder}: a head or an adapter answers its questions: serve it by `transformers serve`, "
+                "and name it decision:MODEL with --base_url"
             )
 
     def _asked(self, prompt: Prompt) -> list[Asked]:
@@ -64,12 +65,7 @@ class LocalDecisions(LocalChat):
         return first == second
 
     def _question(self, state: str, slot: Slot) -> Asked:
-        asked = (
-            f"What is your verdict on {slot.name}?"
-            if slot.name
-            else "Answer the question at the end of the input."
-        )
-        question: Any = {"type": "choice", "instructions": asked}
+        question: Any = {"type": "choice", "instructions": instructions(slot)}
         request = {
             "state": state,
             "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}},

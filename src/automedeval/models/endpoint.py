@@ -301,7 +301,7 @@ class OpenAIChat(Chat):
         content = b""
         try:
             content = self._send(body)
-            answer = answer_from_completion(parse_json(content.decode(), others=True))
+            answer = self._read(parse_json(content.decode(), others=True), body)
         except openai.APIStatusError as error:
             return self._of_refused(error, body)
         except openai.APITimeoutError:
@@ -311,6 +311,8 @@ class OpenAIChat(Chat):
             if problem.startswith("ConnectError"):  # it is down
                 raise ChatError(f"{self.address}: {problem}") from None
             raise _Failure(problem) from None
+        except ChatError:
+            raise
         except (openai.OpenAIError, *UNREADABLE) as error:
             problem = endpoint_words(content) or f"{type(error).__name__}: {error_text(error)}"
             raise _Failure(f"the answer cannot be read: {problem}") from None
@@ -340,6 +342,10 @@ class OpenAIChat(Chat):
         create = self.client.chat.completions.with_raw_response.create
         body = body | {"stream": False}  # some gateways stream unless they are told not to
         return create(model=self.model, messages=body["messages"], extra_body=body).content
+
+    def _read(self, completion: Any, body: JsonObject) -> Answer:
+        """Return the answer to a request in what the endpoint says; one of `UNREADABLE` is raised if there is none."""
+        return answer_from_completion(completion)
 
     def _leave_out(self, name: str) -> bool:
         """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.

@@ -8,8 +8,17 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from automedeval.models.base import Answer
+from automedeval.models.base import Answer, Slot
 from automedeval.records.thoughts import own_text
+
+NO_STATE = "the template of its questions shows nothing of a state that is one text"
+
+
+def instructions(slot: Slot) -> str:
+    """Return how a model of decisions is asked for a value: for what a slot names, or what stands at the end of the state."""
+    if slot.name:
+        return f"What is your verdict on {slot.name}?"
+    return "Answer the question at the end of the input."
 
 
 def odds_of(answer: Answer, options: Sequence[str]) -> dict[str, float] | None:
