@@ -33,8 +33,8 @@ def rank(
     row = rows_of([judge])[0]
     by_model = figures_by_model(judge, row)
     stands = ranked(cases, row.wins)  # as in the report
-    rest = by_model.keys() - {*stands["order"]}
-    rest = sorted(rest, key=lambda model: (-_value(by_model[model]), model))
+    unranked = by_model.keys() - {*stands["order"]}
+    rest = sorted(unranked, key=lambda model: (-_value(by_model[model]), model))
     table = []
     for model in (*stands["order"], *rest):
         rank = {"rank": stands["ranks"].get(model)} if stands["ranks"] else {}

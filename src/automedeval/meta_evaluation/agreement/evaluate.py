@@ -204,8 +204,8 @@ def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:
     cases, (valid, due) = judge.cases, judge.valid_by_response
     for model, responses in cases.by_model(due > 0):
         both = (valid[responses], due[responses])
-        sums = case_sums(both, cases.panel.case[responses], len(cases))
-        rates[model] = ratio(*sums.T, reason="no verdict")
+        there, wanted = case_sums(both, cases.panel.case[responses], len(cases)).T
+        rates[model] = ratio(there, wanted, "no verdict")
     return rates
 
 
