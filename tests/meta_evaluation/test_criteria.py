@@ -119,10 +119,10 @@ def test_without_labels_the_scores_are_called_uncertified(study, tmp_path):
     assert "uncertified" in report.told
     assert "uncertified" in page
     for each in result["candidates"].values():
-        harm, scored, unread = span(each["harm"], 3), each["scored"], each["unread criteria"]
-        assert f"<td>{harm}</td><td>{scored} of 60</td><td>{unread}</td>" in page
+        row = (60, each["scored"], each["unread criteria"], span(each["harm"], 3))
+        assert "".join(f'<td dir="auto">{cell}</td>' for cell in row) in page
     assert set(result["missed"]) == {"theme:0", "theme:1"}
-    assert '<th scope="row">theme:1</th>' in page
+    assert '<td dir="auto">theme:1</td>' in page
     names = ("tag", "criteria", "failed", "a", "b")
     assert "".join(f'<th scope="col">{name}</th>' for name in names) in page
     summary = (report.folder / "report.md").read_text()

@@ -69,12 +69,15 @@ def test_verdicts_come_onto_the_scale(args):
     assert facts["calibration_error"]["before"]["value"] is None
 
 
-def test_one_judge_is_calibrated_at_a_time(args):
+def test_one_of_several_judges_is_chosen(args):
     mine = study(24)[20:]
     write(args.file, [*mine, *(replace(verdict, judge="likelihood:other") for verdict in mine)])
-    line = f"{args.file}:5: verdicts of likelihood:other, likelihood:tiny: calibrate one judge at a time"
+    line = f"{args.file}:5: verdicts of likelihood:other, likelihood:tiny: choose one with --judge"
     failed(args.calibrate(), line)
     assert not args.out.exists()
+    succeeded(args.calibrate(judge="likelihood:tiny"))
+    assert len(verdicts_in(args.out)) == 4
+    failed(args.calibrate(judge="nobody"), "no verdict of the judge 'nobody'")
 
 
 OTHERS = study(25)[20:]

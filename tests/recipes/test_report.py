@@ -302,7 +302,7 @@ def test_similarity_is_reported_as_similarity(compared, tmp_path):
     assert (judge["rationales"], judge["left_out"]) == (3, {"invalid": 1})
     assert judge["bert_score"]["value"] == pytest.approx(1.0, abs=1e-4)  # the same words
     assert judge["bart_score"]["value"] < 0
-    assert "similarity to the teacher's rationale, not its quality" in text
+    assert "Similarity to the teacher's rationale, not its quality" in text
     assert ">1.000" in text
     assert similarity["judges"]["teacher"] == {"reason": "the teacher itself"}
 

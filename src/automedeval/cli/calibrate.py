@@ -32,6 +32,8 @@ class CalibrateArguments:
         "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file"
     )
 
+    judge: str | None = option("the judge's name, where a file has verdicts of several", None)
+
     def __post_init__(self) -> None:
         self.verdicts = comma_list(self.verdicts)
 
@@ -42,7 +44,7 @@ def main() -> None:
     output = Path(args.output)
     check_output(output, args)
     rubric = read_rubric(args.rubric)
-    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric)
+    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.judge)
     output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     write_json(output / "calibration.json", calibration.to_dict())

@@ -222,18 +222,19 @@ class Calibration:
 
 
 def calibrate(
-    verdicts: Sequence[str], ratings: str, rubric: Rubric
+    verdicts: Sequence[str], ratings: str, rubric: Rubric, judge: str | None = None
 ) -> tuple[Calibration, list[Verdict]]:
     """Learn from the verdicts of one judge on rated cases, and put its other verdicts on the scale.
 
     Args:
         verdicts: the files or folders of its verdicts, on rated cases and on others.
         ratings: the file of the ratings.
+        judge: the judge's name, where the files have several.
 
     Raises:
         RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or no case is rated, or every one.
     """
-    placed = list(judge_verdicts(verdicts))
+    placed = list(judge_verdicts(verdicts, judge))
     for place, verdict in placed:
         if verdict.checklist is not None:
             raise RecordError(
@@ -259,27 +260,30 @@ def calibrate(
     return calibration, moved
 
 
-def judge_verdicts(places: Sequence[str]) -> Iterator[tuple[str, Verdict]]:
+def judge_verdicts(places: Sequence[str], judge: str | None) -> Iterator[tuple[str, Verdict]]:
     """Yield ("file:line", verdict) of one judge, of all files and folders.
 
     Raises:
-        RecordError: several judges or none, scores together with log-likelihoods, or a fault of `placed_verdicts`.
+        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a fault of `placed_verdicts`.
     """
     names, kinds = set(), set()
     for place, verdict in placed_verdicts(places):
+        if judge not in (None, verdict.judge):
+            continue
         names.add(verdict.judge)
         kinds.add(without_scale(verdict.rubric))
         with errors_at(place):
             if len(names) > 1:
                 of_judges = ", ".join(sorted(names))
-                raise RecordError(f"verdicts of {of_judges}: calibrate one judge at a time")
+                raise RecordError(f"verdicts of {of_judges}: choose one with --judge")
             if len(kinds) > 1:
                 raise RecordError(
                     "scores together with numbers without a scale: calibrate them separately"
                 )
         yield place, verdict
     if not names:
-        raise RecordError(f"{', '.join(places)}: no verdict")
+        whom = "" if judge is None else f" of the judge {judge!r}"
+        raise RecordError(f"{', '.join(places)}: no verdict{whom}")
 
 
 def _scale(rubric: Rubric) -> tuple[int, int]:
