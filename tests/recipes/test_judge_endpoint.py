@@ -325,7 +325,9 @@ class Batch:
 
     def run(self, *words: object, **options: object):
         usual = {"judge": "openai:m", "cases": CASES, "limit": 2, "max_new_tokens": 40}
-        usual |= {"output": self.output, "batch_file": self.requests, "rubric": "automedeval"}
+        usual |= {"output": self.output, "batch_file": self.requests}
+        if "--rubric" not in words:
+            usual["rubric"] = "automedeval"
         return run_recipe("judge", *words, **usual | options)
 
     def answer(self, server) -> None:
