@@ -278,7 +278,7 @@ def rubric_of_run(args: JudgeArguments, judge_name: str, processes: Processes) -
         args.rubric = GUIDED  # an audit of this judge needs it
         tell(
             processes,
-            f"rubric: {GUIDED}, which shows the references (--rubric {PACKAGED} does not)",
+            f"rubric: {GUIDED}, which shows the references (without them: --rubric {PACKAGED})",
         )
     return rubric
 

@@ -264,7 +264,8 @@ def judge_verdicts(places: Sequence[str], judge: str | None) -> Iterator[tuple[s
     """Yield ("file:line", verdict) of one judge, of all files and folders.
 
     Raises:
-        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a fault of `placed_verdicts`.
+        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a fault of
+            `placed_verdicts`.
     """
     names, kinds = set(), set()
     for place, verdict in placed_verdicts(places):
