@@ -220,7 +220,8 @@ def _closeness(near: np.ndarray, own: Sequence[int]) -> list[float]:
     the own ones of two.
     """
     if len(own) < 2:
-        return [*np.resize(near, 2), 0.0, 0.0, 0.0] if near.size else [0.0] * 5
+        same = near[0, own[0]] if len(own) and near.size else 0.0
+        return [same, same, 0.0, 0.0, 0.0]
     rows = np.arange(len(own))
     same = near[rows, own]
     others = near.copy()
