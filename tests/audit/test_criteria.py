@@ -98,7 +98,7 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     again = flags(cases=tmp_path / "out" / "changed.jsonl", output=tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
     audited, judged = (
-        {verdict.key: verdict.checklist for verdict in verdicts_in(tmp_path / folder)}
+        {verdict.key: verdict.checklist["met"] for verdict in verdicts_in(tmp_path / folder)}
         for folder in ("out/changed", "again")
     )
     assert audited
