@@ -69,7 +69,8 @@ def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: 
         answer = {choices_key: answer}
     if rationale_key and rationale:
         reason, prose = {rationale_key: text_mark}, Free(stop='"', json_string=True)
-        is_last = rubric.sums_up and list(rubric.output)[-1] == "rationale_key"
+        fields = list(rubric.output)
+        is_last = rubric.sums_up and fields.index("score_key") < fields.index("rationale_key")
         answer = answer | reason if is_last else reason | answer
         held.insert(len(held) if is_last else 0, prose)
     written = json.dumps(answer, ensure_ascii=False)

@@ -296,7 +296,7 @@ class _Reader(YamlFile):
         answered = content["output"]
         reaching_judge["output"] = {key: answered[key] for key in answered if key != "trained"}
         if "score_key" in answered:  # the judge writes its fields in their order
-            reaching_judge["fields"] = list(answered)
+            reaching_judge["fields"] = list(reaching_judge["output"])
         fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
         rubric = Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
         self.check_names(rubric)
