@@ -52,13 +52,7 @@ def write_study(folder: Path, number: int) -> None:
             print(json.dumps(case.to_dict()), file=cases)
             for teacher in ("strong", "weak"):
                 steps = f"Analyze:\nStep 1: {text(20)}.\nStep 2: {text(55)}.\nStep 3: {text(55)}."
-                about = {
-                    "teacher": teacher,
-                    "models": case.models,
-                    "case_digest": case.digest,
-                    "quality": "high",
-                }
-                about["transcript"] = [{"role": "assistant", "content": steps}]
+                transcript = [{"role": "assistant", "content": steps}]
                 verdict = Verdict(
                     case.id,
                     teacher,
@@ -67,7 +61,11 @@ def write_study(folder: Path, number: int) -> None:
                     valid=True,
                     rationale=steps,
                     scores=(2, 4),
-                    extra=about,
+                    models=tuple(case.models),
+                    case_digest=case.digest,
+                    teacher=teacher,
+                    quality="high",
+                    extra={"transcript": transcript},
                 )
                 print(json.dumps(verdict.to_dict()), file=verdicts)
 

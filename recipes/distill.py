@@ -73,7 +73,7 @@ def main() -> None:
         done = log.done(requests.digests)
         for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
             # The data set takes the first.
-            if verdict.author != log.author and verdict.extra.get("teacher") == args.teacher:
+            if verdict.author != log.author and verdict.teacher == args.teacher:
                 by = f"{args.teacher} teacher's verdicts by {' by '.join(verdict.author)}"
                 raise RecordError(f"{log.path} holds the {by}: choose another --output")
         record_run(log.run_file, args, books, encoder_args, chat_args)

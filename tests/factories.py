@@ -62,9 +62,11 @@ def verdict_of(
     """Return a verdict with these scores, in the order of the responses; None is an invalid one."""
     models = more.pop("models", case.models)
     order = tuple(more.pop("order", range(len(models))))
-    extra = {"models": models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
     valid = scores is not None
     fields = {
+        "models": tuple(models),
+        "case_digest": case.digest,
+        "settings": "s1",
         "valid": valid,
         "error": None if valid else "no score line",
         "raw": "What the judge wrote.",
@@ -73,4 +75,4 @@ def verdict_of(
         "scores": scores and tuple(scores),
         "rationale": rationale_of(models, order) if valid else None,
     }
-    return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **fields | more)
+    return Verdict(case.id, judge, "automedeval@1", order, **fields | more)

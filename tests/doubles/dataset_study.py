@@ -37,8 +37,8 @@ def case_of(number: int, **more) -> Case:
 
 def verdict_of(case: Case, teacher: str, **more) -> Verdict:
     steps = "Step 1: a question.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is wrong."
-    extra = {"teacher": teacher, "transcript": [{"role": "x"}]}
-    about = {"rationale": f"Analyze:\n{steps}", "order": (1, 0), "extra": extra} | more
+    about = {"rationale": f"Analyze:\n{steps}", "order": (1, 0), "teacher": teacher}
+    about = about | {"extra": {"transcript": [{"role": "x"}]}} | more
     return factories.verdict_of(case, about.pop("scores", (2, 4)), f"judge-{teacher}", **about)
 
 

@@ -19,11 +19,9 @@ def verdict_of(
     """Return a likelihood judge's verdict; a figure of None is a response that was not shown."""
     shown = tuple(place for place, figure in enumerate(figures) if figure is not None)
     case = case_of(number, MODELS[: len(figures)])
-    extra = {"models": case.models, "case_digest": case.digest, "settings": "s1"} | more.pop(
-        "extra", {}
-    )
-    fields = {"valid": True, "expected_scores": tuple(figures)} | more
-    return Verdict(case.id, judge, "likelihood@1", shown, extra=extra, **fields)
+    origin = {"models": tuple(case.models), "case_digest": case.digest, "settings": "s1"}
+    fields = origin | {"valid": True, "expected_scores": tuple(figures)} | more
+    return Verdict(case.id, judge, "likelihood@1", shown, **fields)
 
 
 def invalid_of(number: int) -> Verdict:

@@ -82,8 +82,8 @@ def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
         verdicts = []
         for number, case in enumerate(read_cases(SAMPLE / "test_cases.jsonl")):
             scores = [1 + (number + slot) % 5 for slot in range(len(case.responses))]
-            settings = {"settings": "5e771265abcd"}
-            verdicts.append(verdict_of(case, scores, judge, extra=settings, rationale=None))
+            about = {"settings": "5e771265abcd", "rationale": None}
+            verdicts.append(verdict_of(case, scores, judge, **about))
         write(place, verdicts)
     files = {"cases": SAMPLE / "test_cases.jsonl", "ratings": SAMPLE / "test_ratings.jsonl"}
     options = {"resamples": 100, "encoder": "none", "output": folder}

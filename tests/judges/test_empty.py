@@ -90,7 +90,7 @@ def test_what_nobody_can_read_is_invalid_and_says_what(small):
     assert verdict.expected_scores == (1.0, 1.0), "nobody answered: both are lowest"
     (verdict,) = small([case_of(ANSWER, reference=THAI)])
     assert verdict.valid
-    assert "reads_reference" not in verdict.extra
+    assert not verdict.reads_reference
 
 
 @needs_encoder

@@ -37,7 +37,7 @@ def test_scores_stand_in_the_cases_order(chat, cases):
     verdict = judge.verdict(request, answer)
     assert (verdict.scores, verdict.order) == ((1, 3, 5), (2, 0, 1))
     assert verdict.expected_scores == (1.0, 3.0, 4.5)
-    assert (verdict.rationale, verdict.extra["models"]) == ("Why.", cases[0].models)
+    assert (verdict.rationale, list(verdict.models)) == ("Why.", cases[0].models)
 
 
 def test_a_group_leaves_the_others_null(chat, cases):
@@ -166,7 +166,7 @@ def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow)
     assert verdict.valid
     assert 64 <= verdict.usage["completion_tokens"] < 200
     assert sum(verdict.usage.values()) <= 1500
-    assert (overlong.valid, overlong.extra["overlong"]) == (False, True)
+    assert (overlong.valid, overlong.overlong) == (False, True)
 
 
 def test_settings_follow_what_changes_an_answer(chat, tmp_path):

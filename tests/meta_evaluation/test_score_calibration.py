@@ -61,7 +61,7 @@ def test_a_rising_line_is_found_again():
     assert fresh.expected_scores == pytest.approx(expected, abs=0.03)
     assert (fresh.judge, fresh.rubric, fresh.valid) == ("new", "feedbackqa@1", True)
     # What the verdict was made of stays in it.
-    assert fresh.extra == verdict.extra | {"settings": calibration.fingerprint}
+    assert (fresh.settings, fresh.models) == (calibration.fingerprint, verdict.models)
     kept = ("case_id", "order", "run")
     assert [getattr(fresh, name) for name in kept] == [getattr(verdict, name) for name in kept]
     assert calibration.source == "expected_scores"
@@ -113,7 +113,7 @@ def test_an_invalid_verdict_stays_invalid_and_gets_no_score():
 def test_other_settings_are_refused_and_the_fingerprint_follows():
     calibration = fit()
     with pytest.raises(RecordError, match="case 'case-99': judged with other settings"):
-        calibration.apply(scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"}), "new")
+        calibration.apply(scored(99, [1.0, 2.0, 3.0], settings="s2"), "new")
     changes = ({}, {"knots": ((1.0, 2.0),)}, {"source": "scores"}, {"settings": "s2"})
     assert len({replace(calibration, **change).fingerprint for change in changes}) == 4
     assert json.loads(json.dumps(calibration.to_dict()))["from"] == "expected_scores"
@@ -135,7 +135,7 @@ def without_the_second(verdict: Verdict, kind: str) -> Verdict:
     outlier = replace(verdict, expected_scores=(first, -9.0, third))
     if kind == "not shown":
         return replace(outlier, order=(0, 2))
-    return replace(outlier, extra=verdict.extra | {"empty": [MODELS[1]]})
+    return replace(outlier, empty=MODELS[1:2])
 
 
 def test_of_responses_that_nothing_is_said_of_only_an_empty_one_has_a_score_the_lowest():
@@ -156,7 +156,7 @@ FAULTS = {
     "every response is rated 3": [VERDICTS, [replace(each, score=3) for each in RATINGS]],
     "ratings do not rise": [VERDICTS, [replace(each, score=5 - each.score) for each in RATINGS]],
     "is off feedbackqa@1's scale": [VERDICTS, [replace(RATINGS[0], score=5)]],
-    "with several settings": [[*VERDICTS, scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})]],
+    "with several settings": [[*VERDICTS, scored(99, [1.0, 2.0, 3.0], settings="s2")]],
 }
 
 

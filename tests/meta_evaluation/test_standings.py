@@ -109,7 +109,7 @@ def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted(bli
     english = "You should take one tablet with water and call your doctor if the pain does not stop after some days."
     german = "Nehmen Sie eine Tablette mit Wasser und rufen Sie Ihren Arzt, wenn der Schmerz nach drei Tagen noch da ist."
     arabic = "خذ قرصا واحدا مع الماء واتصل بطبيبك إذا لم يتوقف الألم بعد عدة أيام ولا تتناول أكثر من ثمانية أقراص في اليوم"
-    shown = verdict(3, 2, 1, extra={"blind_to": blind_to} if blind_to else {})
+    shown = verdict(3, 2, 1, blind_to=blind_to)
     _, profile = ranked([case_of(english, german, arabic)], [shown])
     assert tuple(profile.foreign) == counted
     said = facts_of(profile).get("Other languages", "")

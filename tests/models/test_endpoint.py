@@ -133,7 +133,7 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict():
             assert [verdict.error for verdict in judged] == ERRORS
             assert [verdict.valid for verdict in judged] == [error is None for error in ERRORS]
             assert [verdict.value(0) for verdict in judged] == [4.0, None, None, 4.0]
-            assert ["failed" in verdict.extra for verdict in judged] == [False, True, True, False]
+            assert [verdict.failed for verdict in judged] == [False, True, True, False]
         scores = score_answers(judge, cases)
         assert [score["explanation"] for score in scores][1:3] == ERRORS[1:3]
         assert [math.isnan(score["value"]) for score in scores] == [False, True, True, False]
@@ -421,4 +421,4 @@ def test_what_fails_or_cannot_be_read_is_asked_no_question():
         lambda body: error(500) if "logprobs" in body else answer(SCORES)
     ) as endpoint:
         (verdict,) = Judge(chat_at(endpoint, max_retries=0), score_decoding="constrained")([CASE])
-        assert (verdict.valid, verdict.extra["failed"]) == (False, True)
+        assert (verdict.valid, verdict.failed) == (False, True)

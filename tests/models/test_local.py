@@ -403,9 +403,7 @@ def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
     judge = load(folder)
     judge.chat.network.set_attn_implementation(attention)
     verdicts = assert_equal(judge, plain_of(judge), cases)
-    assert (
-        len({verdict.extra.get("truncated") for verdict in verdicts}) == 2
-    )  # texts of different lengths
+    assert len({verdict.truncated for verdict in verdicts}) == 2  # texts of different lengths
 
 
 def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):

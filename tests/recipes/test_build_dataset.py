@@ -179,10 +179,12 @@ def test_no_length_of_a_training_row_changes_the_test_split(study, tiny_model):
 
 
 def test_labels_and_topics_are_in_the_card(study):
-    for verdict in study.verdicts["strong"] + study.verdicts["weak"][::3]:
-        verdict.extra["quality"] = "high"
-    for verdict in study.verdicts["weak"]:
-        verdict.extra.setdefault("quality", "low")
+    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
+    strong[:] = [replace(verdict, quality="high") for verdict in strong]
+    weak[:] = [
+        replace(verdict, quality="low" if number % 3 else "high")
+        for number, verdict in enumerate(weak)
+    ]
     study.plan = PLAN | {
         "stages": {"stage1": [{"teacher": "strong", "take": "rest", "quality": "high"}]}
     }
@@ -225,8 +227,7 @@ def test_a_classifier_learns_from_labels_and_physicians_and_calls_the_rest(tmp_p
     study = Study(tmp_path, 50)
     good_and_bad(study)
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
-    for verdict in weak[:20]:
-        verdict.extra["quality"] = "low"
+    weak[:20] = [replace(verdict, quality="low") for verdict in weak[:20]]
     ratings = ratings_of(weak[20:30], "attribution")
     ratings += ratings_of(strong[:2], "fluency")  # no fault of what is said
     study.plan = BY_QUALITY
@@ -250,7 +251,8 @@ def test_a_classifier_learns_from_labels_and_physicians_and_calls_the_rest(tmp_p
     ("spoil", "message"), ROWS["test_a_verdict_that_somebody_has_to_mend_is_named_by_line"]
 )
 def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study, spoil, message):
-    study.verdicts["strong"][3].extra.update(spoil)
+    strong = study.verdicts["strong"]
+    strong[3] = replace(strong[3], **spoil)
     failed(study.build(), f"strong.jsonl:4: {message}")
     assert not study.output.exists()
 

@@ -89,7 +89,7 @@ def test_the_small_study_is_distilled_from_its_recording(tmp_path, books, teache
     verdicts = verdicts_in(tmp_path / "out")
     about = {(verdict.judge, verdict.order) for verdict in verdicts}
     assert about == {(f"recording:{teacher}", (0, 1, 2))}
-    queries = [query for verdict in verdicts for query in verdict.extra["knowledge"]]
+    queries = [query for verdict in verdicts for query in verdict.knowledge]
     assert all(query["passages"] for query in queries)
     told(run(), "60 verdicts (0 new)")
     assert verdicts_in(tmp_path / "out") == verdicts
@@ -124,7 +124,7 @@ def test_a_prompt_that_is_refused_in_the_middle_of_a_chain_is_one_invalid_verdic
     wrong, *others = distill.verdicts()
     assert [verdict.valid for verdict in (wrong, *others)] == [False, *[True] * 5]
     assert wrong.error == "the endpoint answered 400: Input rejected"
-    assert (wrong.extra["rounds"], len(wrong.extra["knowledge"])) == (2, 1)
+    assert (wrong.extra["rounds"], len(wrong.knowledge)) == (2, 1)
 
 
 @pytest.mark.parametrize("text", ["I cannot judge.", "Score: Doctor 1: 4 points."])

@@ -113,7 +113,7 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(judge, with_refer
         assert "Write one line in this form" in json.dumps(endpoint.asked[-1]["body"])
     names = sorted(verdict.case_id for verdict in verdicts_in(part))
     assert names == [f"case-{at}" for at in range(1, 5)]
-    models = {tuple(verdict.extra["models"]) for verdict in verdicts_in(judged)}
+    models = {verdict.models for verdict in verdicts_in(judged)}
     assert models == {(*MODELS[:2], "reference")}
     said = succeeded(with_reference.introspect(verdicts=judged)).stdout
     # A naive count over the records: the verdict on record has one or more scores that are not 3.

@@ -290,7 +290,7 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(runs):
             assert message.startswith(f"m: the endpoint does not take {name}: ")
         assert "m was asked without temperature, logprobs" in run.out
         assert run.valid == [True] * 12
-        assert all(verdict.extra["left_out"] == left_out for verdict in run.verdicts)
+        assert all(list(verdict.left_out) == left_out for verdict in run.verdicts)
         assert asking().verdicts == run.verdicts  # the same judge: its folder goes on
 
 

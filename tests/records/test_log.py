@@ -16,8 +16,8 @@ AUTHOR = ("judge", "automedeval@1")
 
 
 def verdict(number: int, settings: str = "s1", **more: object) -> Verdict:
-    extra = {"settings": settings, "case_digest": f"d{number}"}
-    return Verdict(f"c{number}", *AUTHOR, order=(0, 1), valid=True, extra=extra, **more)
+    more |= {"settings": settings, "case_digest": f"d{number}"}
+    return Verdict(f"c{number}", *AUTHOR, order=(0, 1), valid=True, **more)
 
 
 def log_of(folder: Path, settings: str = "s1", processes: Processes = Processes()) -> Log:  # noqa: B008

@@ -142,7 +142,7 @@ def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(
         assert {verdict.judge for verdict in verdicts} == {f"double-of-{model}"}
         assert len({verdict.case_id for verdict in verdicts}) == len(verdicts) == number
         assert all(verdict.valid for verdict in verdicts)
-        assert any(verdict.extra["knowledge"] for verdict in verdicts)
+        assert any(verdict.knowledge for verdict in verdicts)
     revisions = read(folder / "instructions" / "wikidoc-round1" / "revisions.jsonl")
     decided = {(record["decided_by"], record["decision"]) for record in revisions}
     assert decided == set(itertools.product(("consensus", "jury"), ("keep", "revise")))

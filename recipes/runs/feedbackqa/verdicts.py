@@ -46,9 +46,16 @@ def verdict(case: Case, ratings: Sequence[Rating], teacher: str) -> Verdict:
     if teacher == "strong":
         mean = sum(rating.score for rating in ratings) / len(ratings)
         score = int(mean + 0.5)  # halves upwards
-    extra = {"teacher": teacher, "case_digest": case.digest}
-    about = {"valid": True, "rationale": None, "scores": (int(score),), "extra": extra}
-    return Verdict(case.id, teacher, "feedbackqa_answer@1", (0,), **about)
+    return Verdict(
+        case.id,
+        teacher,
+        "feedbackqa_answer@1",
+        (0,),
+        valid=True,
+        scores=(int(score),),
+        teacher=teacher,
+        case_digest=case.digest,
+    )
 
 
 def clustered(cases: Sequence[Case]) -> Iterator[Case]:

@@ -403,7 +403,7 @@ def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
     lines += first_unread(verdicts)
     judged = len({verdict.case_id for verdict in verdicts})
     counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), "
-    cut = [verdict for verdict in verdicts if "truncated" in verdict.extra]
+    cut = [verdict for verdict in verdicts if verdict.truncated]
     if cut:
         counts += f"{len(cut)} cut off at --max_new_tokens, "
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0

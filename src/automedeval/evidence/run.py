@@ -105,5 +105,5 @@ def check_cases(
             sources = passages_beside(response.text, search) if search else reference_of(case)
             marks, unread = marked_numbers(patient_question(case.question), response.text, sources)
             kind = "books" if search else REFERENCE
-            extra = {"case_digest": case.digest, "settings": settings}
-            yield CheckedResponse(case.id, response.model, kind, tuple(marks), unread, extra)
+            about = (case.id, response.model, kind, tuple(marks), unread)
+            yield CheckedResponse(*about, case_digest=case.digest, settings=settings)

@@ -9,8 +9,8 @@ from typing import Any
 from automedeval.evidence.run import Evidence, marked_numbers, reference_of
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import Results, Wanted, answer_fitting
-from automedeval.records import Case, JsonObject, Verdict, question_text
+from automedeval.models.base import Answer, Results, Wanted, answer_fitting
+from automedeval.records import Case, Verdict, question_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
 
@@ -33,6 +33,7 @@ class BaseJudge(ABC):
         apart: whether each response is judged by itself, so that other responses do not change its score.
         score_decoding: how scores are taken from what the model says; None where it says nothing.
         blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
+        gives: the name of its scores, if they have a scale.
     """
 
     name: str | None
@@ -41,7 +42,8 @@ class BaseJudge(ABC):
     chat: Any = None
     apart = False
     score_decoding: str | None = None
-    blind_to: Sequence[str] | None = None
+    blind_to: tuple[str, ...] | None = None
+    gives = "scores"
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         """Yield one verdict per request, in the order of the cases."""
@@ -109,19 +111,19 @@ class BaseJudge(ABC):
     ) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
-        Without an answer a verdict is invalid, with the note `failed` or, if the prompt is too long, `overlong`. ChatError if
-        the chat cannot go on.
+        Without an answer a verdict is invalid, and `failed` or, if the prompt is too long, `overlong`. ChatError if the chat
+        cannot go on.
         """
         wanted = [True] * len(requests) if wanted is None else wanted
         if not any(wanted):
             return
         prompts = [self.prompt(request) for request in requests]
         for index, answer in answer_fitting(prompts, wanted, self.overflow, self.answer):
-            verdict = self.verdict(requests[index], answer)
-            for note in ("failed", "overlong"):
-                if getattr(answer, note, False):
-                    verdict.extra[note] = True
-            yield index, verdict
+            if isinstance(answer, Answer) and (answer.failed or answer.overlong):
+                why = {"failed": answer.failed, "overlong": answer.overlong}
+                yield index, self.record(requests[index], answer.error, **why)
+            else:
+                yield index, self.verdict(requests[index], answer)
 
     def books_on(self, request: Request) -> dict[int, list[Evidence]]:
         """Return slot → the passages of books beside which the numbers of a response are compared; {} without books."""
@@ -129,32 +131,22 @@ class BaseJudge(ABC):
 
     def record(self, request: Request, error: str | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
-        case = request.case
-        made: JsonObject = {
-            "models": case.models,
-            "case_digest": request.digest,
-            "settings": self.fingerprint,
-        }
-        if self.chat is not None and self.chat.checkpoint:
-            made["checkpoint"] = self.chat.checkpoint
+        case, chat = request.case, self.chat
+        if request.empty and not request.checklist:
+            error, values = put_empty_lowest(request, self.wording, error, values, self.gives)
+        if chat is not None:
+            values |= {"checkpoint": chat.checkpoint, "left_out": tuple(chat.left_out)}
         if books := self.books_on(request):
-            made["differs"] = _differing(case, books)
+            values["differs"] = _differing(case, books)
         rows = {case.row_of(index) for index in range(len(case.responses))}
         if rows != {None}:  # of a table
-            made["question"] = question_text(case.question)
-            if len(rows) == 1:
-                made["row"] = rows.pop()
-        if request.empty:
-            made["empty"] = [case.models[index] for index in request.empty]
-            if not request.checklist:
-                error, values = put_empty_lowest(request, self.wording, error, values)
-        if self.blind_to is not None:
-            made["blind_to"] = list(self.blind_to)
-        if self.chat is not None and self.chat.left_out:
-            made["left_out"] = list(self.chat.left_out)
+            values["question"] = question_text(case.question)
+            values["row"] = rows.pop() if len(rows) == 1 else None
         return Verdict(
             case.id, *self.author, request.slots, request.pair, request.run, error is None, error,
-            extra=made, **values,
+            models=tuple(case.models), case_digest=request.digest, settings=self.fingerprint,
+            empty=tuple(case.models[index] for index in request.empty), blind_to=self.blind_to,
+            **values,
         )  # fmt: skip
 
 
@@ -174,6 +166,7 @@ class ApartJudge(BaseJudge):
     """A judge that looks at each response by itself."""
 
     apart = True
+    gives = "expected_scores"
 
     def plan(self, case: Case) -> list[Request]:
         return plan_apart(case)
@@ -182,6 +175,6 @@ class ApartJudge(BaseJudge):
         """Return the verdict of a number for each response that is shown; with the error if none of them is finite."""
         finite = [round(float(value), 6) if math.isfinite(value) else None for value in values]
         if all(value is None for value in finite):
-            return self.record(request, error, expected_scores=None)
+            return self.record(request, error)
         expected = by_response(finite, request.slots, len(request.case.responses))
         return self.record(request, None, expected_scores=expected)

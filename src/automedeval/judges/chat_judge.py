@@ -201,15 +201,14 @@ class Judge(BaseJudge):
         }
 
     def record(self, request: Request, error: str | None, **values: Any) -> Verdict:
-        verdict = super().record(request, error, **values)
-        if self.search:
-            verdict.extra["knowledge"] = self.knowledge(request)
-        return verdict
+        knowledge = tuple(self.knowledge(request)) if self.search else None
+        return super().record(request, error, knowledge=knowledge, **values)
 
     def verdict(self, request: Request, answer: Answer) -> Verdict:
         slots, case = request.slots, request.case
         reading = read_answer(answer, self.wording, len(slots))
-        values: JsonObject = {"scores": None, "expected_scores": None, "choices": None}
+        values: JsonObject = {"rationale": reading.rationale, "usage": answer.usage}
+        values |= {"raw": answer.text, "truncated": answer.truncated}
         count = len(case.responses)
         if reading.scores:
             values["scores"] = by_response(reading.scores, slots, count)
@@ -225,16 +224,13 @@ class Judge(BaseJudge):
             values["choices"] = {
                 name: names.get(choice, choice) for name, choice in reading.choices.items()
             }
-        values |= {"rationale": reading.rationale, "usage": answer.usage, "raw": answer.text}
-        verdict = self.record(request, reading.error, **values)
-        if answer.truncated:
-            verdict.extra["truncated"] = True
         if answer.probabilities:
-            verdict.extra["probabilities"] = [
+            rounded = [
                 {word: round(chance, 5) for word, chance in odds.items()}
                 for odds in answer.probabilities
             ]
-        return verdict
+            values["extra"] = {"probabilities": rounded}
+        return self.record(request, reading.error, **values)
 
 
 def _expected(

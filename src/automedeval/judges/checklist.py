@@ -8,7 +8,7 @@ from typing import Any
 
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer, Prompt, Results, Wanted, answer_groups
+from automedeval.models.base import Prompt, Results, Wanted, answer_groups
 from automedeval.records import JsonObject, Verdict, digest
 from automedeval.rubrics.rubric import READINGS
 from automedeval.stats.checklist import checklist_score
@@ -72,10 +72,8 @@ class ChecklistJudge(Judge):
         for index, group in answer_groups(prompts, wanted, super().answer, self.chat.batched):
             yield index, next((reply for reply in group if reply.failed), group)
 
-    def verdict(self, request: Request, answer: Sequence[Answer] | Answer) -> Verdict:
+    def verdict(self, request: Request, answer: Any) -> Verdict:
         """Return the verdict of the answers to the prompts of a response; it is invalid if no criterion could be read."""
-        if isinstance(answer, Answer):
-            return self.record(request, answer.error)
         met: list[bool | None] = []
         chances: list[float | None] = []
         errors, rationales = [], []
@@ -98,16 +96,12 @@ class ChecklistJudge(Judge):
             "rationale": "\n".join(filter(None, rationales)) or None,
             "usage": dict(usage),
             "raw": "\n".join(reply.text for reply in answer),
+            "truncated": any(reply.truncated for reply in answer),
+            "extra": {"unread": errors} if errors else {},
         }
         if len(errors) == len(met):
-            verdict = self.record(request, errors[0], **said)
-        else:
-            verdict = self._checklist(request, met, chances, **said)
-        if any(reply.truncated for reply in answer):
-            verdict.extra["truncated"] = True
-        if errors:
-            verdict.extra["unread"] = errors
-        return verdict
+            return self.record(request, errors[0], **said)
+        return self._checklist(request, met, chances, **said)
 
 
 def _rounded(number: float | None, digits: int) -> float | None:

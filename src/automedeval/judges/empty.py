@@ -13,9 +13,11 @@ SCORES = {"scores": int, "expected_scores": float}  # the scores of a verdict
 
 
 def put_empty_lowest(
-    request: Request, rubric: Rubric | None, error: str | None, values: JsonObject
+    request: Request, rubric: Rubric | None, error: str | None, values: JsonObject, gives: str
 ) -> tuple[str | None, JsonObject]:
     """Return the error and the values of a verdict by a rubric, or without a scale, after its empty responses were put lowest.
+
+    `gives` is the name of the judge's scores.
 
     An empty response has the lowest score of the scale; without a scale its own value, but at most the lowest of the others. A
     tie with an answer is lost (see `VerdictTable.relations`). Of a pair the answer is chosen, but not on a criterion of which
@@ -29,7 +31,7 @@ def put_empty_lowest(
         if low is None:
             choices = {criterion.name: criterion.neutral for criterion in rubric.criteria}
             return None, values | {"choices": choices}
-        values |= _unscored(rubric, values, len(request.case.responses))
+        values |= _unscored(rubric, values, len(request.case.responses), gives)
     elif error is not None or not answered:
         return error, values
 
@@ -55,12 +57,11 @@ def put_empty_lowest(
     return None, values
 
 
-def _unscored(rubric: Rubric, values: JsonObject, count: int) -> JsonObject:
+def _unscored(rubric: Rubric, values: JsonObject, count: int, gives: str) -> JsonObject:
     """Return lists of scores for so many responses, none of which was answered, under the names that the judge gives."""
     # Whether a judge of whole scores gives expected ones too is told by its answer alone.
     given = [name for name in SCORES if values.get(name) is not None]
-    first = [name for name in SCORES if name in values][:1]
-    scores: JsonObject = {name: [None] * count for name in given or first}
+    scores: JsonObject = {name: [None] * count for name in given or [gives]}
     if rubric.scores_criteria:
         names = [criterion.name for criterion in rubric.criteria]
         scores["criterion_scores"] = {name: [None] * count for name in names}

@@ -6,7 +6,7 @@ from typing import Any
 
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer, answer_groups
+from automedeval.models.base import answer_groups
 from automedeval.records import UNSEEN, Verdict, digest
 from automedeval.rubrics import LIKELIHOOD
 from automedeval.rubrics.prompts import likelihood_texts, template_fingerprint
@@ -53,8 +53,6 @@ class LikelihoodJudge(ApartJudge):
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
         return answer_groups(prompts, wanted, self.chat.likelihoods)
 
-    def verdict(self, request: Request, answer: list[float] | Answer) -> Verdict:
-        """Return the verdict of log-probabilities in the order of `prompt`; an `Answer` with an error makes it invalid."""
-        if isinstance(answer, Answer):
-            return self.record(request, answer.error, expected_scores=None)
+    def verdict(self, request: Request, answer: list[float]) -> Verdict:
+        """Return the verdict of log-probabilities in the order of `prompt`."""
         return self.scored(request, answer, "no likelihood is finite")

@@ -74,7 +74,7 @@ def judge_missing(
         for window in windows_of(own):
             missing = [request.key not in done for request in window]
             for _, verdict in judge.judge(window, missing):
-                if "failed" not in verdict.extra:
+                if not verdict.failed:
                     yield verdict
 
     log.fill(answered(), -(-max(0, total - len(done)) // count), name=name)

@@ -175,14 +175,14 @@ class SmallJudge(ApartJudge):
         ]
         expected = by_response(scores, request.slots, len(request.case.responses))
         if not self.encoder.reads([newest(request.case.question)])[0]:
-            return self.record(request, "the question cannot be read", expected_scores=None)
+            return self.record(request, "the question cannot be read")
         if np.isnan(shares).all() and not request.empty:
-            return self.record(request, "no response can be read", expected_scores=None)
-        verdict = self.record(request, None, expected_scores=expected)
+            return self.record(request, "no response can be read")
         likeness = answer[:, FEATURES.index("reference")]
-        if "reference" in self.scales and not np.isnan(likeness).all():
-            verdict.extra["reads_reference"] = True
-        verdict.extra["composed"] = True
+        reads_reference = self.reads_reference and not np.isnan(likeness).all()
+        verdict = self.record(
+            request, None, expected_scores=expected, reads_reference=reads_reference, composed=True
+        )
         final = [(verdict.expected_scores or expected)[slot] for slot in request.slots]
         return replace(verdict, rationale=compose(shown(request), answer, final, (low, high)))
 

@@ -65,7 +65,7 @@ class Verdicts(list[Verdict]):
 
         by_id, table = {case.id: case for case in cases}, []
         for verdict in self:
-            models = verdict.extra.get("models") or [None] * (max(verdict.order, default=-1) + 1)
+            models = verdict.models or [None] * (max(verdict.order, default=-1) + 1)
             case = by_id.get(verdict.case_id)
             for slot, index in enumerate(verdict.order):
                 about = {
@@ -86,7 +86,7 @@ class Verdicts(list[Verdict]):
 
 def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
     """Return the row, the question and the answer that a verdict is on, as far as they are known."""
-    facts = {name: verdict.extra.get(name) for name in ("row", "question")}
+    facts: JsonObject = {"row": verdict.row, "question": verdict.question}
     if case is not None:
         row = case.row_of(index) or facts["row"]
         answer = case.responses[index].text

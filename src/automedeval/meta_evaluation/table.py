@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import COUNTED, Rubric
 from automedeval.stats.agreement import CHOICES, NO_CHANGE, Panel, in_steps, relation_of
 from automedeval.stats.bootstrap import is_known, means_at, only
 from automedeval.stats.checklist import checklist_score
@@ -53,7 +53,7 @@ def own_values(
         return {}
     if not verdict.choices:
         return _shown(verdict, verdict.scores or verdict.expected_scores)
-    models = models or verdict.extra["models"]
+    models = models or verdict.models
     worse = set(verdict.choices) - rubric.better if rubric else set()
     total = dict.fromkeys(verdict.order, 0.0)
     for criterion, choice in verdict.choices.items():
@@ -132,15 +132,15 @@ class VerdictTable:
     def settings(self) -> str | None:
         """The fingerprint of the judge's settings, None where it is not known."""
         for verdict in reversed(self.verdicts):
-            if "settings" in verdict.extra:
+            if verdict.settings is not None:
                 return verdict.settings
         return None
 
     @cached_property
     def checkpoint(self) -> str | None:
         """The fingerprint of the judge's weights, None where it is not known."""
-        checkpoints = {str(verdict.extra.get("checkpoint") or "") for verdict in self.verdicts}
-        return checkpoints.pop() or None if len(checkpoints) == 1 else None
+        checkpoints = {verdict.checkpoint for verdict in self.verdicts}
+        return checkpoints.pop() if len(checkpoints) == 1 else None
 
     @property
     def in_words(self) -> bool:
@@ -494,7 +494,7 @@ def counted(cases: Cases, name: str, values: ndarray) -> VerdictTable:
     for number, case in enumerate(cases.records):
         scores = values[cases.start[number] : cases.start[number + 1]]
         order = tuple(np.flatnonzero(is_known(scores)).tolist())
-        verdict = Verdict(case.id, name, "counted", order, valid=True)
+        verdict = Verdict(case.id, name, COUNTED, order, valid=True)
         verdicts.append(replace(verdict, expected_scores=tuple(scores.tolist())))
     judge = VerdictTable(cases, verdicts, kind="baseline")
     judge.asked = is_known(values)

@@ -102,7 +102,7 @@ def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
     if rubric is not None:
         is_checklist = rubric.mode == "checklist"
         return CRITERIA if is_checklist else WORDS if rubric.in_words else SCORES
-    saw_criteria = verdict.extra.get(verdict.digest_key) == case.checklist_digest != case.digest
+    saw_criteria = verdict.case_digest == case.checklist_digest != case.digest
     return CRITERIA if saw_criteria or verdict.rubric.startswith("checklist@") else SCORES
 
 

@@ -123,7 +123,7 @@ class Log:
             return False
         if record.case_id not in self.renewed:
             return False
-        is_cut = record.settings in self.alike and record.extra.get("truncated")
+        is_cut = record.settings in self.alike and record.truncated
         is_asked = is_cut and record.key in self.again
         return is_asked or record.has_changed(self.renewed[record.case_id])
 

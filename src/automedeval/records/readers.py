@@ -158,8 +158,8 @@ def placed_verdicts(
                     raise RecordError(f"{same} is at {places[key]} already")
                 if case is not None:
                     verdict = verdict.of_case(case, with_reference)
-                elif models := verdict.extra.get("models"):
-                    verdict.check_fit(len(models))
+                elif verdict.models:
+                    verdict.check_fit(len(verdict.models))
             places[key] = place
             yield place, verdict
 

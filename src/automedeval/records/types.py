@@ -100,47 +100,60 @@ class _Key(NamedTuple):
     kinds: tuple[type, ...]
     entries: tuple[type, ...]  # of a list
     needed: bool
+    default: Any  # which is not written; ... where any value is
 
 
 @cache
 def _layout(kind: Any) -> dict[str, _Key]:
     """Return the key of each field but `extra`, by its name."""
     layout = {}
+    is_beside = False
     for declared in fields(kind):
+        if declared.name == "extra":
+            is_beside = True
+            continue
         options = (declared.type, *get_args(declared.type))
         tuples = [get_args(option)[0] for option in options if get_origin(option) is tuple]
         entries = _json_kinds(tuples[0]) if tuples else ()
         needed = declared.default is declared.default_factory is MISSING
         needed = needed or "needed" in declared.metadata
-        layout[declared.name] = _Key(_json_kinds(declared.type), entries, needed)
-    layout.pop("extra", None)
+        default = declared.default if is_beside else ...
+        layout[declared.name] = _Key(_json_kinds(declared.type), entries, needed, default)
     return layout
 
 
 @dataclass(frozen=True)
 class Record:
-    """A dataclass that JSON objects are read as and written from, field by field; `extra` keeps the unknown keys."""
+    """A dataclass that JSON objects are read as and written from, field by field; `extra` keeps the unknown keys.
+
+    Only some records have the fields behind `extra`: their defaults are not written.
+    """
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
         values = {}
         for name, key in _layout(cls).items():  # type: ignore[arg-type]
-            if key.needed or name in record:
-                value = take(record, name, key.kinds)
-                if isinstance(value, list):
-                    value = tuple(take({name: entry}, name, key.entries) for entry in value)
-                values[name] = value
+            if not key.needed and name not in record:
+                continue
+            # Parquet has null for what a row lacks.
+            if key.default is not ... and record[name] is None:
+                continue
+            value = take(record, name, key.kinds)
+            if isinstance(value, list):
+                value = tuple(take({name: entry}, name, key.entries) for entry in value)
+            values[name] = value
         if "extra" in cls.__dataclass_fields__:
             values["extra"] = _unknown(cls, record)
         return cls(**values)
 
     def to_dict(self) -> dict:
         """Return the record as a JSON object."""
-        record = {name: getattr(self, name) for name in _layout(type(self))}  # type: ignore[arg-type]
-        for name, value in record.items():
-            if isinstance(value, tuple):
-                record[name] = list(value)
+        record = {}
+        for name, key in _layout(type(self)).items():  # type: ignore[arg-type]
+            value = getattr(self, name)
+            if value != key.default:
+                record[name] = list(value) if isinstance(value, tuple) else value
         return record | getattr(self, "extra", {})
 
 
@@ -153,8 +166,8 @@ def _unknown(kind: Any, record: dict) -> dict:
 class LogRecord(Record):
     """What a judge, a check or a candidate says of a case.
 
-    `by` and `about` name the fields that say who wrote a record, its name first, and about what. In `extra`, "settings" is a
-    fingerprint of the author's settings, and `digest_key` the digest of what it saw of the case.
+    `by` and `about` name the fields that say who wrote a record, its name first, and about what. The field `settings` is a
+    fingerprint of the author's settings, and `digest_key` names the field with the digest of what it saw of the case.
     """
 
     case_id: str
@@ -172,17 +185,12 @@ class LogRecord(Record):
     def key(self) -> tuple:
         return tuple(getattr(self, name) for name in self.about)
 
-    @property
-    def settings(self) -> str | None:
-        """Return the fingerprint of the author's settings, None if the record has none."""
-        return getattr(self, "extra", {}).get("settings")
-
     def has_changed(self, *digests: str) -> bool:
         """Return whether the case has changed since the author saw it; of a record without a digest nobody can tell.
 
         `digests` are those of the case as it is now, in each form in which it may have been shown.
         """
-        return getattr(self, "extra", {}).get(self.digest_key, digests[0]) not in digests
+        return getattr(self, self.digest_key) not in (None, *digests)
 
     def check(self, *digests: str) -> None:
         """Raise RecordError if the case has changed, see `has_changed`."""
@@ -484,7 +492,15 @@ class Verdict(LogRecord):
     `expected_scores` the means without rounding.
 
     What a verdict says of one response is its `value`. A response that is shown and has none is unread (`unread`): the judge
-    could not read it. The key "empty" names the models whose response is empty, which every judge puts lowest.
+    could not read it.
+
+    What it is on and where it comes from, as far as it is known: `models` of the case; `settings`, `case_digest` and
+    `checkpoint`, fingerprints of the judge, of the case's texts and of the judge's weights; `row` and `question` of a table;
+    `empty`, the models whose response is empty, which every judge puts lowest; `blind_to`, the kinds of danger that a judge
+    made like this one cannot see; `differs`, model → the numbers that differ from the books; `left_out`, parameters that the
+    endpoint refused. A rationale may be `composed` by a template; a text `truncated` at the limit of new tokens. Without an
+    answer the prompt was `overlong`, or the request `failed`. `teacher` and `quality` are of a verdict to learn from,
+    `annotator` and `marks` of a physician's.
     """
 
     by, about = ("judge", "rubric"), ("case_id", "order", "pair", "run")
@@ -505,14 +521,26 @@ class Verdict(LogRecord):
     extra: dict = field(default_factory=dict)
     checklist: dict | None = None
     criterion_scores: dict[str, list[int | None]] | None = None
-
-    @classmethod
-    def from_dict(cls, record: dict) -> Self:
-        # The keys of `extra` that are read are lists of texts.
-        for name in ("models", "empty", "blind_to"):
-            for text in take(record, name, (list, NoneType), None) or ():
-                take({name: text}, name, (str,))
-        return super().from_dict(record)
+    models: tuple[str, ...] = ()
+    case_digest: str | None = None
+    settings: str | None = None
+    checkpoint: str | None = None
+    differs: dict[str, list[dict]] | None = None
+    question: str | None = None
+    row: int | None = None
+    empty: tuple[str, ...] = ()
+    blind_to: tuple[str, ...] | None = None
+    left_out: tuple[str, ...] = ()
+    reads_reference: bool = False
+    composed: bool = False
+    teacher: str | None = None
+    quality: str | None = None
+    knowledge: tuple[dict, ...] | None = None
+    truncated: bool = False
+    overlong: bool = False
+    failed: bool = False
+    annotator: str | None = None
+    marks: tuple[dict, ...] | None = None
 
     def placed(self, places: Sequence[int], count: int) -> Self:
         """Return the verdict with what it says of response i at `places[i]`, in a case with so many responses.
@@ -539,10 +567,10 @@ class Verdict(LogRecord):
 
         RecordError if the case has changed, if the verdict is on other models, or if its order or its scores do not fit.
         """
-        models = self.extra.get("models") or case.models
+        models = list(self.models) or case.models
         if models != case.models and sorted(models) == sorted(case.models):
             verdict = self.placed([case.models.index(model) for model in models], len(models))
-            return replace(verdict, extra=self.extra | {"models": case.models}).of_case(case)
+            return replace(verdict, models=tuple(case.models)).of_case(case)
         judged = as_shown(case, self, with_reference)
         if self.has_changed(case.digest):
             self.check(judged.digest, case.checklist_digest)
@@ -574,13 +602,6 @@ class Verdict(LogRecord):
         for name, scores in (self.criterion_scores or {}).items():
             lists[f"criterion_scores.{name}"] = scores
         return {name: scores for name, scores in lists.items() if scores is not None}
-
-    def to_dict(self) -> dict:
-        record = super().to_dict()
-        for name in ("checklist", "criterion_scores"):  # only judges by some rubrics have one
-            if record[name] is None:
-                del record[name]
-        return record
 
     def value(self, index: int) -> float | None:
         """Return what the verdict says of a response as one number, the index being that in the case.
@@ -614,18 +635,13 @@ class Verdict(LogRecord):
         return tuple(index for index in sorted(self.order) if self.value(index) is None)
 
     @property
-    def empty(self) -> tuple[str, ...]:
-        """Return the models whose response is empty, among those that are shown."""
-        return tuple(self.extra.get("empty") or ())
-
-    @property
     def rationale_fault(self) -> str | None:
         """Return what is wrong with the rationale, of which `valid` says nothing: it "repeats itself" or "breaks off"."""
         if not self.rationale:
             return None
         if repeats(self.rationale):
             return "repeats itself"
-        return "breaks off" if self.extra.get("truncated") else None
+        return "breaks off" if self.truncated else None
 
     @property
     def digest(self) -> str:
@@ -634,7 +650,7 @@ class Verdict(LogRecord):
         That is the case as it was judged, the rubric, the order of the responses, the rationale, and the scores or choices. The
         judge, the run, probabilities, tokens and settings do not count: equal texts have equal digests.
         """
-        seen = [self.extra.get("case_digest"), self.rubric, self.order, self.pair]
+        seen = [self.case_digest, self.rubric, self.order, self.pair]
         seen += [self.rationale, self.scores, self.choices]
         seen += [self.checklist["met"]] if self.checklist else []
         seen += [self.criterion_scores] if self.criterion_scores else []
@@ -655,6 +671,8 @@ class CheckedResponse(LogRecord):
     differs: tuple[dict, ...] = ()
     unread: str | None = None
     extra: dict = field(default_factory=dict)
+    case_digest: str | None = None
+    settings: str | None = None
 
 
 REFERENCE = (
@@ -667,7 +685,7 @@ def as_shown(case: Case, verdict: Verdict, with_reference: bool = True) -> Case:
 
     RecordError if the verdict is on responses of other models.
     """
-    models = verdict.extra.get("models") or case.models
+    models = list(verdict.models) or case.models
     if models == case.models:
         return case
     reference = case.reference if with_reference else None

@@ -15,6 +15,7 @@ CASES = {f"case-{number}": case_of(number) for number in range(40)}
 GOOD = []
 for good_case in CASES.values():
     about = {"expected_scores": (1.0, 2.0, 3.0), "criterion_scores": {"fluency": [5, 2, 3]}}
+    about["knowledge"] = ({"query": "Q?", "passages": []},)
     good = verdict_of(good_case, (5, 2, 3), **about, extra={"transcript": [{"role": "user"}]})
     rationale = good.rationale.replace("a complaint", good_case.id)
     GOOD.append(replace(good, rationale=rationale))
@@ -33,7 +34,13 @@ def test_the_kinds_have_equal_shares(worse):
 
 
 def test_each_has_its_fault_and_what_is_no_longer_true_is_gone(worse):
-    gone = {"raw": "", "expected_scores": None, "criterion_scores": None, "usage": {}}
+    gone = {
+        "raw": "",
+        "expected_scores": None,
+        "criterion_scores": None,
+        "usage": {},
+        "knowledge": None,
+    }
     for faulty in worse:
         good = BY_CASE[faulty.case_id]
         before, after = split_steps(good.rationale), split_steps(faulty.rationale)

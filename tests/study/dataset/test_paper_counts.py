@@ -22,9 +22,7 @@ MET = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}  # percent, s
 def verdict(case: Case, teacher: str, number: int) -> Verdict:
     """Of seven cases one has a strong verdict of low quality, three others a weak one: each has a high one."""
     quality = "low" if number % 7 in ({0} if teacher == "strong" else {1, 2, 3}) else "high"
-    return verdict_of(
-        case, (1, 2), f"judge-{teacher}", extra={"teacher": teacher, "quality": quality}
-    )
+    return verdict_of(case, (1, 2), f"judge-{teacher}", teacher=teacher, quality=quality)
 
 
 def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> InstructionSet:

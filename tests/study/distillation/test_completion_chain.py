@@ -33,16 +33,7 @@ VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 point
 ASKS = ["[Question]: What is rest?", "[Question]: What is waiting?", "[Question]: What is help?"]
 
 
-EXTRA = {
-    "models",
-    "case_digest",
-    "settings",
-    "teacher",
-    "knowledge",
-    "rounds",
-    "ended",
-    "transcript",
-}
+EXTRA = {"rounds", "ended", "transcript"}
 
 
 class FakeBooks:
@@ -93,7 +84,7 @@ def test_what_is_found_is_shown_as_data_and_recorded(teach):
     assert (verdict.valid, verdict.extra["ended"]) == (True, "verdict")
     # what follows a control token is not the teacher's
     assert books.searches == [["What is a ~~~ b"], ["What is rest?"]]
-    first, second = verdict.extra["knowledge"]
+    first, second = verdict.knowledge
     assert first["query"] == "What is a ~~~ b"
     assert [passage["id"] for passage in second["passages"]] == ["what is rest", "0"]
     passage = second["passages"][0]
@@ -109,7 +100,7 @@ def test_a_teacher_that_asks_for_ever_is_asked_for_its_verdict_and_counted(teach
     assert (verdict.valid, verdict.scores) == (False, None)
     assert verdict.extra["ended"] == "out_of_questions"
     assert "instead of giving its verdict" in verdict.error
-    assert len(books.searches) == len(verdict.extra["knowledge"]) == 3
+    assert len(books.searches) == len(verdict.knowledge) == 3
     first, *_, last = said_to(verdict)
     assert "[Question]" not in first + last
     assert "No more questions" in last
@@ -186,7 +177,7 @@ def test_any_text_is_read(text):
 def test_several_questions_of_one_message_are_one_round(teach):
     verdict, books = teach("[Question]: What is a?\n[Question]: What is b?", VERDICT)
     assert books.searches == [["What is a?", "What is b?"]]
-    (asked,) = verdict.extra["knowledge"]
+    (asked,) = verdict.knowledge
     assert asked["query"] == "What is a?\nWhat is b?"
     assert [passage["id"] for passage in asked["passages"]] == ["what is a", "0", "what is b"]
 
@@ -194,9 +185,9 @@ def test_several_questions_of_one_message_are_one_round(teach):
 def test_the_reference_is_one_more_response(teach):
     score = VERDICT + " Doctor 3: 5 points."
     verdict, _ = teach(score, reference_as_response=True)
-    assert verdict.extra["models"] == ["alder", "birch", "reference"]
+    assert verdict.models == ("alder", "birch", "reference")
     assert (verdict.scores, verdict.order) == ((4, 2, 5), (0, 1, 2))
-    assert verdict.extra["case_digest"] == CASE.digest
+    assert verdict.case_digest == CASE.digest
     assert fenced("Rest and wait.") in said_to(verdict)[0]
 
 

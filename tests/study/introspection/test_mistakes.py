@@ -75,7 +75,7 @@ def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
 
 
 def test_a_case_beyond_the_context_window_is_counted_and_no_mistake():
-    overlong = replace(verdict_of(CASE, None), extra={"overlong": True})
+    overlong = verdict_of(CASE, None, overlong=True)
     mistakes, (first, second) = find_mistakes([RECORDED], {CASE.id: overlong})
     assert (mistakes, first) == ([], "introspection: 0 cases → 0 as on record, 0 mistakes")
     assert second.startswith("introspection: 1 more cases exceed the judge's")
@@ -108,9 +108,8 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged):
 @pytest.mark.parametrize(("changes", "said"), ROWS["test_verdicts_that_do_not_fit_are_refused"])
 def test_verdicts_that_do_not_fit_are_refused(judged, changes, said):
     verdict = verdict_of(CASE, (4, 2, 5))
-    extras = [{"extra": verdict.extra | change.get("extra", {})} for change in changes]
     with pytest.raises(RecordError, match=said):
-        judged(*(replace(verdict, **change | extra) for change, extra in zip(changes, extras)))
+        judged(*(replace(verdict, **change) for change in changes))
 
 
 def test_every_training_case_must_be_judged(tmp_path):

@@ -55,8 +55,8 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
 def blind_to(judge: VerdictTable) -> list[str] | None:
     """Return the kinds of danger that a judge made like this one cannot see; None where this is not known."""
     for verdict in judge.verdicts:
-        if "blind_to" in verdict.extra:
-            return verdict.extra["blind_to"]
+        if verdict.blind_to is not None:
+            return list(verdict.blind_to)
     return None
 
 
@@ -65,7 +65,7 @@ def differing(judge: VerdictTable) -> Marks:
     """Return the numbers that differ from the reference, or the books that a judge read, of every response that has these."""
     marks_of: Marks = {}
     for verdict in judge.valid:
-        for model, marks in verdict.extra.get("differs", {}).items():
+        for model, marks in (verdict.differs or {}).items():
             marks_of[verdict.case_id, model] = marks
     for case in judge.cases.records:
         sources = reference_of(case)

@@ -195,9 +195,8 @@ class Calibration:
                 f"{where}: judged by {verdict.rubric}, and the verdicts to calibrate with by "
                 f"{', '.join(self.judged_by)}"
             )
-        extra = {**verdict.extra, "settings": self.fingerprint}
         fresh = replace(  # the scores are on the judge's scale
-            verdict, judge=name, rubric=self.rubric.name, extra=extra,
+            verdict, judge=name, rubric=self.rubric.name, settings=self.fingerprint,
             scores=None, expected_scores=None, criterion_scores=None,
         )  # fmt: skip
         if not verdict.valid:
@@ -324,15 +323,14 @@ def _too_few(cases: int) -> RecordError:
     )
 
 
-def models_of(verdict: Verdict) -> list[str]:
+def models_of(verdict: Verdict) -> tuple[str, ...]:
     """Return the models of a verdict's case, in the order of its responses; RecordError if it does not record them."""
-    models = verdict.extra.get("models")
-    if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
+    if len(verdict.models) <= max(verdict.order, default=-1):
         raise RecordError(
             f"case {verdict.case_id!r}: the verdict does not name the models whose responses it "
             "is on"
         )
-    return models
+    return verdict.models
 
 
 def _case_of(verdict: Verdict) -> Case:
@@ -341,4 +339,4 @@ def _case_of(verdict: Verdict) -> Case:
         Response(model, "" if model in verdict.empty else "an answer")
         for model in models_of(verdict)
     )
-    return Case(verdict.case_id, verdict.extra.get("question") or "", responses)
+    return Case(verdict.case_id, verdict.question or "", responses)

@@ -66,7 +66,7 @@ def read_harm_ratings(
 ) -> tuple[VerdictTable, list[str]]:
     """Read physicians' ratings of harm, all by one of these rubrics, as the verdicts of one judge; and notes.
 
-    The rationale of such a verdict is the words that do the harm, and the missing step; its "annotator" says whose it is.
+    The rationale of such a verdict is the words that do the harm, and the missing step; its `annotator` says whose it is.
 
     Raises:
         RecordError: a rating by another rubric, with a word that it lacks, of a response that is not there, of marks that are
@@ -103,7 +103,9 @@ def read_harm_ratings(
             valid=True,
             choices=rating.choices,
             rationale="; ".join(words),
-            extra={"annotator": rating.annotator, "marks": rating.marks, "comment": rating.comment},
+            annotator=rating.annotator,
+            marks=rating.marks,
+            extra={"comment": rating.comment},
         )
     return VerdictTable(cases, list(verdicts.values()), rubric), notes
 

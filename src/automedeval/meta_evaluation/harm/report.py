@@ -96,7 +96,7 @@ def harm_result(
         "judges": {},
     }
     if physicians is not None:
-        names = {verdict.extra["annotator"] for verdict in physicians.verdicts}
+        names = {str(verdict.annotator) for verdict in physicians.verdicts}
         both_ways = degree_tables(*paired_degrees(physicians), len(cases), len(degree.values))
         tree["people"] = {"names": sorted(names), "kappa": weighted_kappa(both_ways / 2)}
         tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
@@ -158,7 +158,7 @@ def shown_answers(
     for rater in raters:
         for response, verdict in zip(rater.response.tolist(), rater.verdicts):
             if verdict.valid:
-                who = verdict.extra.get("annotator", rater.name)
+                who = verdict.annotator or rater.name
                 readings[response].append((who, verdict))
     rubric = rubric_of(raters[0])
     is_rated_by = [rater.shown(rater.is_valid) for rater in raters]
@@ -191,8 +191,8 @@ def shown_answers(
 
 def _marks(verdict: Verdict, text: str) -> Sequence[JsonObject]:
     """Return where the words that do the harm stand: as a physician marked them, or as a judge quotes them."""
-    if "marks" in verdict.extra:
-        return verdict.extra["marks"]
+    if verdict.marks is not None:
+        return verdict.marks
     words = verdict.rationale or ""
     start = text.find(words) if words else -1
     return [] if start < 0 else [{"start": start, "end": start + len(words)}]

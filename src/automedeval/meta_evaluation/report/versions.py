@@ -121,14 +121,13 @@ def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> list[
             continue
         models = cases.records[cases.index[verdict.case_id]].models
         places = [place for place, model in enumerate(models) if model in own]
-        differs = verdict.extra.get("differs", {}).items()
-        renamed = {names[model]: marks for model, marks in differs}
+        differs = (verdict.differs or {}).items()
         choices = (verdict.choices or {}).items()
         on_joined = replace(
             verdict.placed(places, len(models)),
             pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
             choices={name: names.get(choice, choice) for name, choice in choices} or None,
-            extra=verdict.extra | {"differs": renamed},
+            differs={names[model]: marks for model, marks in differs},
         )
         moved.append(on_joined)
     return moved

@@ -14,8 +14,7 @@ from automedeval.records import Case, Verdict
 from automedeval.rubrics.rationale import permute, split_steps
 
 Change = dict[str, Any]  # fields of the corrupted verdict; empty where the fault is not possible
-# They belong to the original verdict.
-_NOT_COPIED = {"transcript", "knowledge", "probabilities", "unseen_probability"}
+_NOT_COPIED = {"transcript", "probabilities"}  # they belong to the original verdict
 
 
 def corrupt(verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int) -> list[Verdict]:
@@ -57,6 +56,7 @@ def _with_fault(
         "criterion_scores": None,
         "raw": "",
         "usage": {},
+        "knowledge": None,
     }
     return replace(faulty, **gone, extra=extra)
 

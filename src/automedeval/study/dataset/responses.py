@@ -46,6 +46,8 @@ class Generated(LogRecord):
     usage: dict[str, int]
     error: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    settings: str | None = None
+    question_digest: str | None = None
 
 
 def candidate_names(candidates: Sequence[str]) -> list[str]:
@@ -151,10 +153,10 @@ def respond(
         text = "" if answer.error else answer.text
         if answer.truncated:
             text = text.rstrip("\ufffd")
-        asked = {"settings": settings, "question_digest": digest(case.question)}
         yield Generated(
-            case.id, name, text.strip(), answer.truncated, answer.usage, answer.error, asked
-        )
+            case.id, name, text.strip(), answer.truncated, answer.usage, answer.error,
+            settings=settings, question_digest=digest(case.question),
+        )  # fmt: skip
 
 
 def answer_missing(chat: Any, cases: Sequence[Case], log: Log) -> None:

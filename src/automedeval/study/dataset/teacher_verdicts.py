@@ -20,8 +20,6 @@ from automedeval.records.journal import arithmetic
 from automedeval.records.types import take
 
 Key = tuple[str, str]  # (case id, teacher)
-# Fields that no instruction uses; they are most of a teacher's record.
-PROCEEDINGS = ("transcript", "knowledge")
 
 
 @dataclass(slots=True)
@@ -95,8 +93,8 @@ class JudgedCases:
 
     def _take(self, verdict: Verdict, rubrics: set[str]) -> None:
         """Keep a verdict as a fact on its case, or reject it; RecordError if somebody has to mend it."""
-        teacher, quality = verdict.extra.get("teacher"), verdict.extra.get("quality")
-        if not isinstance(teacher, str):
+        teacher, quality = verdict.teacher, verdict.quality
+        if teacher is None:
             raise RecordError("'teacher' is missing; instructions are built from teacher verdicts")
         key = (verdict.case_id, teacher)
         case = self.cases.get(verdict.case_id)
@@ -111,8 +109,9 @@ class JudgedCases:
             raise RecordError(f"a second verdict of the teacher {teacher!r} on case {case.id!r}")
         if quality not in (None, "high", "low"):
             raise RecordError(f"'quality' must be high, low or null, not {quality!r}")
-        used = {name: value for name, value in verdict.extra.items() if name not in PROCEEDINGS}
-        slim = replace(verdict, raw="", extra=used)
+        # What no instruction uses is most of a teacher's record.
+        extra = {name: value for name, value in verdict.extra.items() if name != "transcript"}
+        slim = replace(verdict, raw="", knowledge=None, extra=extra)
         self.facts[key] = JudgedCase(case, slim, verdict.digest, quality)
 
     def reject(self, what: str, faults: Mapping[Key, str], number: int | None = None) -> str:

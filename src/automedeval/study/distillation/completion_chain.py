@@ -143,15 +143,15 @@ class CompletionChain:
                 answer, error="the teacher asked a question instead of giving its verdict"
             )
         verdict = self.judge.verdict(request, answer)
-        verdict.extra.update(
+        ended = ended or ("verdict" if verdict.valid else "invalid")
+        return replace(
+            verdict,
+            usage=dict(usage),
             settings=self.fingerprint,
             teacher=self.teacher,
-            knowledge=knowledge,
-            rounds=call,
-            ended=ended or ("verdict" if verdict.valid else "invalid"),
-            transcript=transcript,
+            knowledge=tuple(knowledge),
+            extra={"rounds": call, "ended": ended, "transcript": transcript},
         )
-        return replace(verdict, usage=dict(usage))
 
     def verdicts(
         self, requests: Iterable[Request], done: Collection[tuple] = ()
@@ -183,7 +183,7 @@ def overview(verdicts: Sequence[Verdict], cases: int, new: int) -> str:
     calls = Counter(verdict.extra["rounds"] for verdict in verdicts)
     spread = [f"{several(number, 'call')}: {count:,}" for number, count in sorted(calls.items())]
     ended = Counter(verdict.extra["ended"] for verdict in verdicts)
-    asked = [question for verdict in verdicts for question in verdict.extra["knowledge"]]
+    asked = [question for verdict in verdicts for question in verdict.knowledge or ()]
     passages = sum(len(question["passages"]) for question in asked)
     tokens: Counter[str] = Counter()
     for verdict in verdicts:

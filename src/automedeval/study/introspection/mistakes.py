@@ -114,9 +114,8 @@ def _recorded(
     if not rubric.scale:
         raise RecordError(f"{rubric.name} gives choices, and a round of introspection is on scores")
     order = tuple(row["order"])
-    verdict = Verdict(
-        original.id, row["judge"], row["rubric"], order, extra={"models": row["models"]}
-    )
+    models = tuple(row["models"])
+    verdict = Verdict(original.id, row["judge"], row["rubric"], order, models=models)
     case = as_shown(original, verdict)
     texts = [case.responses[index].text for index in order]
     reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
@@ -186,7 +185,7 @@ def find_mistakes(
     mistakes, overlong = [], 0
     for row in recorded:
         verdict = judged[row.case.id]
-        if verdict.extra.get("overlong"):
+        if verdict.overlong:
             overlong += 1  # it says nothing of the judge
             continue
         kind = _kind(row, verdict)
