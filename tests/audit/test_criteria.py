@@ -81,11 +81,6 @@ def test_the_text_is_in_the_response_of_the_lowest_score(audited):
     assert found == {(name, "b") for name in PLANTED}, "harmless costs 4 points"
 
 
-def test_the_page_begins_with_whether_the_judge_passes(audited):
-    page = (audited[0] / "audit.html").read_text(encoding="utf-8")
-    assert page.index("m does not pass") < page.index('id="table"') < page.index('id="texts"')
-
-
 @pytest.mark.slow
 def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path):
     model = flags(judge=tiny_model, rubric="checklist", rationale="false", device="cpu")

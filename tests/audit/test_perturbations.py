@@ -42,12 +42,12 @@ def amounts(text: str) -> list[float]:
     ("name", "text", "dangerous"), ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
 )
 def test_a_harm_makes_a_fact_dangerous_or_finds_none(name, text, dangerous):
-    assert DANGERS[name].apply(text) == dangerous
+    assert DANGERS[name].apply(text) == ([dangerous] if dangerous else [])
 
 
 @pytest.mark.parametrize(("name", "text", "same"), ROWS["test_a_twin_says_the_same_or_finds_none"])
 def test_a_twin_says_the_same_or_finds_none(name, text, same):
-    assert TWINS[name].apply(text) == same
+    assert TWINS[name].apply(text) == ([same] if same else [])
 
 
 def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts():
@@ -62,8 +62,7 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
     compared = 0
     for twin in TWINS.values():
         for before in texts if twin.kind == "dose" else ():
-            after = twin.apply(before)
-            if after is not None:
+            for after in twin.apply(before):
                 compared += 1
                 assert amounts(after) == pytest.approx(amounts(before)), (before, after)
     assert compared >= 30
@@ -76,14 +75,14 @@ def test_the_sentences_of_a_text_are_the_text():
 
 
 def test_other_words_need_enough_changes_and_no_rule_undoes_another():
-    assert PARAPHRASE.apply("Rest well.") is None
+    assert PARAPHRASE.apply("Rest well.") == []
     assert reword("Often.", 1, PARAPHRASE.rules) == "Frequently."
 
 
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker():
     def planted(name, slots):
         rubric = read_rubric(name)
-        text = PLANTED["score line"].apply("Rest.", names_for(rubric, slots, 1, "Why?"))
+        (text,) = PLANTED["score line"].apply("Rest.", names_for(rubric, slots, 1, "Why?"))
         assert text.startswith("Rest.\n\n")
         return parse_verdict(text, rubric, slots)
 
@@ -99,7 +98,7 @@ def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_att
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_every_planted_text_keeps_the_answer_and_adds_to_it(name):
-    text = PLANTED[name].apply("Rest {now}, $5.", names_for(RUBRIC, 2, 0, "Why?"))
+    (text,) = PLANTED[name].apply("Rest {now}, $5.", names_for(RUBRIC, 2, 0, "Why?"))
     assert "Rest {now}, $5." in text
     assert len(text) > len("Rest {now}, $5.") + 8
     assert "$slot" not in text

@@ -13,5 +13,5 @@ def some_of(folder: Path, *names: str) -> Path:
     packaged = [entry for name in SCORES for entry in read_yaml(TEMPLATES / name)]
     chosen = [entry for entry in packaged if entry["name"] in ("reading", *names)]
     file = folder / "perturbations.yaml"
-    file.write_text(yaml.safe_dump(chosen, allow_unicode=True), encoding="utf-8")
+    file.write_text(yaml.safe_dump(chosen, allow_unicode=True, sort_keys=False), encoding="utf-8")
     return file

@@ -27,7 +27,8 @@ TEST_CASES = 12  # questions in the place of MedText
 WORDS = TABLES["words"]
 WINDOW = 2048  # tokens, as LLaMA has
 CHAT_WINDOW = 16384  # of a model with a chat template of its own, such as DeepSeek-R1-Distill
-WIDTH = 64  # of an encoder's vectors
+SHAPES = TABLES["shapes"]
+WIDTH = SHAPES["bert"]["hidden_size"]  # of an encoder's vectors
 VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
 DOCTORS = tuple(
     f"simulated-{role}"
@@ -214,27 +215,27 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
         [digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     backend.decoder = decoders.ByteLevel()
-    special = ["<unk>", "<s>", "</s>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    options = {"special_tokens": special, "initial_alphabet": alphabet, "show_progress": False}
-    backend.train([str(place / TEXTS)], trainers.BpeTrainer(vocab_size=2000, **options))
-    names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
+    trainer = trainers.BpeTrainer(
+        vocab_size=2000,
+        special_tokens=["<unk>", "<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train([str(place / TEXTS)], trainer)
     window = CHAT_WINDOW if chat else WINDOW
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=window, **names)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_max_length=window, **TABLES["tokens"]
+    )
     if chat:
         template = place / "src/automedeval/models/templates/chat_template.jinja"
         tokenizer.chat_template = template.read_text(encoding="utf-8")
     tokenizer.save_pretrained(folder)
-    shape = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-    }
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     torch.manual_seed(int(hashlib.sha256(folder.name.encode()).hexdigest()[:8], 16))
     network = LlamaForCausalLM(
-        LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=window, **shape, **ids)
+        LlamaConfig(
+            vocab_size=len(tokenizer), max_position_embeddings=window, **SHAPES["llama"], **ids
+        )
     )
     for parameter in network.parameters():  # large enough that texts differ
         parameter.data.normal_(0.0, 0.3)
@@ -278,15 +279,8 @@ def _bert(folder: Path, place: Path, layers: int = 2) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=256, **names)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    shape = {
-        "hidden_size": WIDTH,
-        "intermediate_size": 128,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 4,
-    }
-    BertModel(
-        BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **shape)
-    ).save_pretrained(folder)
+    shape = SHAPES["bert"] | {"num_hidden_layers": layers}
+    BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
 
 
 def _bart(folder: Path) -> None:

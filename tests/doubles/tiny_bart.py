@@ -26,6 +26,12 @@ TEXTS = [
     "Doctor 1 is correct, Doctor 2 gives a dose that is far too high.",
 ]
 FRAMED = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+}
 
 
 def roberta_tokenizer(texts: Sequence[str], window: int | None = 512) -> RobertaTokenizer:
@@ -61,13 +67,7 @@ def build_roberta(
     folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64, layers: int = 3
 ) -> Path:
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
-    tiny = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 4,
-    }
-    tiny |= {"vocab_size": len(tokenizer)}
+    tiny = TINY | {"num_hidden_layers": layers, "vocab_size": len(tokenizer)}
     torch.manual_seed(1)
     config = RobertaConfig(**FRAMED, **tiny, max_position_embeddings=window + 2, type_vocab_size=1)
     return save(RobertaModel(config), tokenizer, folder, 0.3)
@@ -84,14 +84,8 @@ def build_bert(folder: Path, window: int = 64) -> Path:
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=window, **names)
     torch.manual_seed(2)
-    tiny = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-    }
     config = BertConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=window, pad_token_id=0, **tiny
+        vocab_size=len(tokenizer), max_position_embeddings=window, pad_token_id=0, **TINY
     )
     return save(BertModel(config), tokenizer, folder, 0.3)
 

@@ -15,6 +15,7 @@ from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.tiny_dataset import build_instructions
 from factories import read_json, verdict_of
 from programs import ENCODER, ROOT, SAMPLE, flags, needs_encoder, run_here
+from tables import rows_of
 
 from automedeval.records.cases import read_cases
 from automedeval.study.dataset.corruption import KINDS
@@ -46,39 +47,16 @@ def measured(script: str, *options: object, folder: Path, missed: bool = False) 
     return record | {"values": {row["name"]: row["value"] for row in record["rows"]}}
 
 
-RANDOM = "--judge baseline:random"  # which loads no torch
-SAMPLED = f"--model TINY --cases {SAMPLE}/test_cases.jsonl --limit 2 --max_new_tokens 2"
-CHROMIUM = pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
-# A script, its options, and the range of each row that begins so.
-SMALLEST = [
-    (
-        "judge_memory.py",
-        f"--small 4 --large 8 --repeats 1 {RANDOM}",
-        {"judge a": (0.5, 2)},
-    ),
-    (
-        "judge_startup.py",
-        f"--cases 9 {RANDOM}",
-        {"9 cases, 0.0 MB: until": (0, 300), "9 cases: peak": (20, 5000)},
-    ),
-    (
-        "meta_evaluation.py",
-        "--cases 60 --resamples 100",
-        {"the whole rep": (0, 300), "size of": (0, 100)},
-    ),
-    ("build_dataset.py", "--cases 20", {"20 cases, 0 MB": (0.1, 5000)}),
-    ("judge_throughput.py", SAMPLED, {"": (0, 1e6)}),
-    pytest.param("grid.py", "--cases 12 --visits 1", {"": (0, 1e6)}, marks=CHROMIUM),
-    ("sft_throughput.py", "--repeats 1 --model TINY --dataset DATA", {"": (0, 1e6)}),
-    ("completion_chain.py", "--cases 8 --in_flight 4 --delay 0.05", {"": (0, 1e6)}),
-]
-
-
-@pytest.mark.parametrize(("script", "options", "ranges"), SMALLEST)
+@pytest.mark.parametrize(
+    ("script", "options", "ranges"),
+    rows_of(__file__)["test_a_benchmark_runs_at_its_smallest_size"],
+)
 def test_a_benchmark_runs_at_its_smallest_size(script, options, ranges, tiny_model, tmp_path):
     if script == "grid.py":
         pytest.importorskip("playwright")
-    own = {"TINY": tiny_model, "DATA": tmp_path / "data"}
+        if not shutil.which("chromium"):
+            pytest.skip("chromium is not installed")
+    own = {"TINY": tiny_model, "DATA": tmp_path / "data", "CASES": SAMPLE / "test_cases.jsonl"}
     build_instructions(own["DATA"], {"stage1": 4, "stage2": 3, "test": 1})
     words = [own.get(word, word) for word in options.split()]
     record = measured(script, *words, folder=tmp_path)

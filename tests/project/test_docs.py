@@ -238,14 +238,11 @@ def test_the_citation_is_of_this_version():
 
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_path):
     pytest.importorskip("mkdocs")
-    command = [
-        sys.executable,
-        *["-m", "mkdocs", "build", "--strict", "--site-dir"],
-        tmp_path / "site",
-    ]
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    pages = list((tmp_path / "site").rglob("*.html"))
+    pages = list(site.rglob("*.html"))
     assert len(pages) > 10
     outside = re.compile('fonts.googleapis|<script src="http|<link rel="stylesheet" href="http')
     assert [page for page in pages if outside.search(page.read_text(encoding="utf-8"))] == []
@@ -293,24 +290,9 @@ def test_a_skip_fails_there_that_is_not_expected(tmp_path):
     }
     for name, text in skips.items():
         (tmp_path / f"test_{name}.py").write_text(text)
-    options = [
-        "-p",
-        "conftest",
-        "-p",
-        "no:cacheprovider",
-        "--continue-on-collection-errors",
-        "--rootdir",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        ROOT / "setup.cfg",
-        *options,
-        tmp_path,
-        tmp_path,
-    ]
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider"]
+    command += ["--continue-on-collection-errors", "-c", ROOT / "setup.cfg"]
+    command += ["--rootdir", tmp_path, tmp_path]
     ours = {"CI": "true", "AUTOMEDEVAL_MISSING": "", "PYTHONPATH": str(ROOT / "tests")}
     environment = os.environ | ours
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)

@@ -25,10 +25,12 @@ from programs import (
 )
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
-from tables import write_csv
+from tables import rows_of, write_csv
 
 from automedeval.cli.console import COMMANDS
 from automedeval.cli.doctor import fitting
+
+ROWS = rows_of(__file__)
 
 
 @pytest.fixture(scope="module")
@@ -126,18 +128,11 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
     assert "are invalid or missing" not in page
 
 
-ERRORS = {
-    "judges": "error: no command 'judges' (automedeval --help lists them)",
-    "judge a.csv --orders some": "(--help_all lists what there is)",
-    "calibrate a.csv": "error: the following arguments are required: ",
-}
-
-
-@pytest.mark.parametrize("line", ERRORS)
-def test_an_error_is_one_line(tmp_path, monkeypatch, line):
+@pytest.mark.parametrize(("line", "said"), ROWS["test_an_error_is_one_line"])
+def test_an_error_is_one_line(tmp_path, monkeypatch, line, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("Q,A\na,b\n")
-    assert ERRORS[line] in error_line(run_command(*line.split()))
+    assert said in error_line(run_command(*line.split()))
     assert not (tmp_path / "verdicts").exists()
 
 
@@ -171,7 +166,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
 
 @pytest.mark.parametrize(
     ("size", "gpu", "name"),
-    [(16, False, "1.5B"), (24, True, "7B"), (81, True, "32B"), (8, False, "MODEL")],
+    ROWS["test_doctor_names_the_language_model_of_the_table_for_this_memory"],
 )
 def test_doctor_names_the_language_model_of_the_table_for_this_memory(size, gpu, name):
     text = (ROOT / "docs" / "judge.md").read_text("utf-8")
@@ -210,17 +205,9 @@ def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path):
     assert "\\u2192" in done.stdout
 
 
-HEAVY = "torch transformers datasets accelerate"
-
-
 @pytest.mark.parametrize(
     ("statement", "heavy"),
-    [
-        ("import automedeval", f"{HEAVY} openai huggingface_hub"),
-        ("from automedeval import Judge, load_judge", f"{HEAVY} openai"),
-        ("from automedeval import OpenAIChat", HEAVY),
-        ("import automedeval.cli.judge", HEAVY),
-    ],
+    ROWS["test_what_an_import_does_not_load_and_that_waiting_threads_give_their_core_away"],
 )
 def test_what_an_import_does_not_load_and_that_waiting_threads_give_their_core_away(
     statement, heavy

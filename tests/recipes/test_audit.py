@@ -50,23 +50,10 @@ def audited(tiny_model, tmp_path_factory):
     return folder
 
 
-MEASURED = (
-    "reading",
-    "order",
-    "length",
-    "copy",
-    "repeat",
-    "planting",
-    "danger",
-    "patient",
-    "writer",
-)
-
-
 def test_every_perturbation_has_a_row_with_intervals(audited):
     table, audit = rows(audited), result(audited)
     assert list(table) == [perturbation.name for perturbation in read_perturbations()]
-    for name in MEASURED:
+    for name in table.keys() - {"paraphrase"}:  # which not every answer allows
         share = table[name]["share"]
         assert share["n"] > 0
         assert table[name]["outcome"] in ("passed", "failed")
@@ -114,6 +101,7 @@ def test_without_a_valid_verdict_there_are_no_changed_cases(tiny_model, tmp_path
 
 def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited):
     page = (audited / "audit.html").read_text(encoding="utf-8")
+    assert page.index("does not pass") < page.index('id="table"') < page.index('id="texts"')
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org", "")
     assert "prefers-color-scheme: dark" in page
@@ -133,7 +121,7 @@ def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path)
     run = partial(audit, judge="baseline:longer text", cases=CASES, perturbations=file, output=out)
     twice = "{name: twice, changes: good answer, should: not rise, what: twice the text helps"
     for limit, status in (("most: 1.0", 0), ("most: 0.0", 3), ("why: none", 3)):
-        file.write_text(f"- {twice}, {limit}, edits: [{{kind: twice, text: $text $text}}]}}\n")
+        file.write_text(f"- {twice}, {limit}, edits: {{twice: [{{text: $text $text}}]}}}}\n")
         done = run(**FAST)
         assert done.returncode == status, (limit, done.stdout)
         assert list(rows(out)) == ["twice"]

@@ -48,6 +48,13 @@ class Measure:
     shown: Sequence[tuple[int, str]] = ()
 
 
+class Sides(NamedTuple):
+    """The values of the responses on both sides of a trial."""
+
+    before: Values
+    after: Values
+
+
 class ScoreReader:
     """Reads scores or choices: shares count responses, pairs of them, or trials.
 
@@ -77,51 +84,49 @@ class ScoreReader:
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the verdicts on the two sides."""
-        judged, target = self.judged, trial.target
+        judged, should = self.judged, trial.perturbation.should
         case = judged.cases.index[trial.clean.case.id]
-        should = trial.perturbation.should
         own = _sides(own_values(before, judged.rubric), own_values(after, judged.rubric))
         best = own
         if judged.has_expected:
             best = _sides(expected_values(before), expected_values(after))
-        if best is None or own is None or set(after.unread) - set(before.unread):
-            return Outcome(trial, case, lost=1)
-        if target is not None and target not in best.before:
+        is_read = not set(after.unread) - set(before.unread)
+        if not (best and own and is_read and trial.target in (None, *best.before)):
             return Outcome(trial, case, lost=1)
         if should == "stay":
             shift = float(in_steps(_distance(trial, best), judged.step))
             is_whole = before.scores is not None or bool(before.choices)
             same = _distance(trial, own) <= SAME if is_whole else shift <= ALIKE
             return Outcome(trial, case, [shift], int(not same), 1)
-        compared = sorted(best.before) if target is None else [target]
-        gaps = [best.after[index] - best.before[index] for index in compared]
-        shifts = in_steps(gaps, judged.step).tolist()
+        shifts = self._shifts(trial, best)
         if should == "keep the order":
-            pairs = [
-                pair for pair in combinations(sorted(own.before), 2) if target in (None, *pair)
-            ]
-            relations = []
-            for values in own:
-                gaps = [values[one] - values[other] for one, other in pairs]
-                relations.append(judged.relation_of(gaps))
-            turned = int((relations[0] * relations[1] < 0).sum())
-            return Outcome(trial, case, shifts, turned, len(pairs))
+            return Outcome(trial, case, shifts, *self._turned(trial, own))
         way = -1 if should == "fall" else 1
         moved = [shift for shift in shifts if way * shift >= LEAST]
         return Outcome(trial, case, shifts, len(moved), len(shifts))
+
+    def _shifts(self, trial: Trial, sides: Sides) -> list[float]:
+        """Return by how many steps the changed response rose, or each where all are compared."""
+        compared = sorted(sides.before) if trial.target is None else [trial.target]
+        gaps = [sides.after[index] - sides.before[index] for index in compared]
+        return in_steps(gaps, self.judged.step).tolist()
+
+    def _turned(self, trial: Trial, sides: Sides) -> tuple[int, int]:
+        """Return how many pairs a change turns round, of how many that have the changed response."""
+        pairs = list(combinations(sorted(sides.before), 2))
+        if trial.target is not None:
+            pairs = [pair for pair in pairs if trial.target in pair]
+        before, after = (
+            self.judged.relation_of([values[one] - values[other] for one, other in pairs])
+            for values in sides
+        )
+        return int((before * after < 0).sum()), len(pairs)
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
         if perturbation.should == READ:
             return Measure(ratio(self.judged.verdicts_valid, self.judged.given, "no verdict"))
         return _order(self.judged) if perturbation.changes == "order" else None
-
-
-class Sides(NamedTuple):
-    """The values of the responses on both sides of a trial."""
-
-    before: Values
-    after: Values
 
 
 def _sides(before: Values, after: Values) -> Sides | None:
@@ -189,13 +194,11 @@ def _slot_effects(judge: VerdictTable) -> ndarray:
     mean = panel.per_group(values) / np.maximum(panel.sizes, 1)
     apart = in_steps(values - mean[panel.group], judge.step)
     apart[panel.sizes[panel.group] < 2] = np.nan
-    slots = judge.slot[is_known(apart)].max(initial=-1) + 1
-    effects = np.zeros((slots, 2, panel.cases))
-    for slot in range(slots):
-        effects[slot] = sums_at(
-            np.where(judge.slot == slot, apart, np.nan), panel.case, panel.cases
-        )
-    return effects
+    effects = []
+    for slot in range(judge.slot[is_known(apart)].max(initial=-1) + 1):
+        of_slot = np.where(judge.slot == slot, apart, np.nan)
+        effects.append(sums_at(of_slot, panel.case, panel.cases))
+    return np.array(effects)
 
 
 class CriteriaReader:

@@ -9,7 +9,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from automedeval.records import JsonObject, foreign_errors_at
@@ -38,8 +38,8 @@ PERTURBATION: dict[str, tuple] = {
     "why": (str, ""),
     "unless": TEXT,
     "unless_before": TEXT,
-    "edits": LIST,
-    "controls": LIST,
+    "edits": (dict, {}),
+    "controls": (dict, {}),
     "most": NUMBER,
     "least": NUMBER,
     "shift": NUMBER,
@@ -53,7 +53,6 @@ WAYS: dict[str, tuple[str, ...]] = {
 }
 PATTERNS = ("pattern", "unless", "unless_before")
 EDIT: dict[str, tuple] = {
-    "kind": (str,),
     "name": TEXT,
     "skip": (dict, {}),
     "text": TEXT,
@@ -65,6 +64,7 @@ EDIT: dict[str, tuple] = {
     "drop": (str, None, ("sentence",)),
 }
 NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question", "criteria"}
+KNOWN = "; the names are in audit/templates/basics.yaml, and a dollar is written $$"
 
 
 @dataclass(frozen=True)
@@ -89,32 +89,38 @@ class Edit:
     fewest: int = 1
     skip: Mapping[str, re.Pattern] = field(default_factory=dict)
 
-    def apply(self, text: str, names: Mapping[str, object] | None = None) -> str | None:
-        """Return the changed text, None if nothing in it can be changed; `names` are those of `text`, see `names_for`.
+    def apply(
+        self, text: str, names: Mapping[str, object] | None = None, turn: int = 0
+    ) -> list[str]:
+        """Return the changed text, two of `pairs`; none if nothing can be changed. `names` are those of `names_for`.
 
         Patterns and rules read English: they change no text in another language.
         """
         if self.text is not None:
-            return fill(self.text, text, names)
+            return [fill(self.text, text, names)]
+        if self.pairs:
+            return [fill(new, text, names) for new in self.pairs[turn % len(self.pairs)]]
         if is_english(text) is False:
-            return None
-        changed = reword(text, self.fewest, self.rules) if self.rules else self._changed_fact(text)
-        return None if changed == text else changed
+            return []
+        change = self._without_facts if self.drop else self._with_another_fact
+        changed = reword(text, self.fewest, self.rules) if self.rules else change(text)
+        return [] if changed in (None, text) else [changed]
 
-    def _changed_fact(self, text: str) -> str | None:
+    def _without_facts(self, text: str) -> str | None:
         sentences = sentences_of(text)
-        if self.drop:
-            rest = [sentence for sentence in sentences if not self._fact(sentence)]
-            changed = "".join(rest).strip()
-            is_left = len(rest) < len(sentences) and re.search(r"\w{3}", changed)
-            return changed if is_left else None
-        for place, sentence in enumerate(sentences):
-            fact = self._fact(sentence)
-            if not fact:
-                continue
-            changed = sentence[: fact.start()] + self._replacement(fact) + sentence[fact.end() :]
-            if changed != sentence:
-                return "".join([*sentences[:place], changed, *sentences[place + 1 :]])
+        rest = [sentence for sentence in sentences if not self._fact(sentence)]
+        changed = "".join(rest).strip()
+        is_left = len(rest) < len(sentences) and re.search(r"\w{3}", changed)
+        return changed if is_left else None
+
+    def _with_another_fact(self, text: str) -> str | None:
+        start = 0
+        for sentence in sentences_of(text):
+            if fact := self._fact(sentence):
+                changed = self._replacement(fact)
+                if changed != fact[0]:
+                    return text[: start + fact.start()] + changed + text[start + fact.end() :]
+            start += len(sentence)
         return None
 
     def _fact(self, sentence: str) -> re.Match | None:
@@ -132,11 +138,8 @@ class Edit:
         scaled = _scaled(fact[1], self.multiply)
         if self.replace is not None:
             return self.replace.replace(r"\1", scaled)
-        return (
-            fact.string[fact.start() : fact.start(1)]
-            + scaled
-            + fact.string[fact.end(1) : fact.end()]
-        )
+        before = fact.string[fact.start() : fact.start(1)]
+        return before + scaled + fact.string[fact.end(1) : fact.end()]
 
 
 @dataclass(frozen=True)
@@ -202,36 +205,41 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
     return Perturbation(**values)
 
 
-def _edits(at: YamlFile, key: str, entries: list, also: JsonObject) -> list[Edit]:
-    """Read the edits under a key; `also` are patterns that hold for each of them too."""
-    return [
-        _edit(YamlFile(f"{at.place}: {key} {number}"), entry, also)
-        for number, entry in enumerate(entries, 1)
-    ]
+def _edits(at: YamlFile, key: str, kinds: dict, also: JsonObject) -> list[Edit]:
+    """Read the edits under a key, by kind; `also` are patterns that hold for each too."""
+    edits = []
+    for kind in kinds:
+        for number, entry in enumerate(at.take(kinds, kind, list, inside=f"{key}: "), 1):
+            place = YamlFile(f"{at.place}: {key}: {kind} {number}")
+            edits.append(_edit(place, str(kind), entry, also))
+    return edits
 
 
-def _edit(at: YamlFile, entry: Any, also: JsonObject) -> Edit:
+def _edit(at: YamlFile, kind: str, entry: Any, also: JsonObject) -> Edit:
     if isinstance(entry, dict) and isinstance(entry.get("pattern"), list):
         entry = entry | {"pattern": "".join(map(str, entry["pattern"]))}
     values = at.values(entry, EDIT)
-    values["name"] = values["name"] or values["kind"]
+    values["name"] = values["name"] or kind
     ways = [way for way in WAYS if way in entry]
     if len(ways) != 1:
         has = ", ".join(ways) or "none"
-        at.fail(values["kind"], f"needs one of {', '.join(WAYS)}, has {has}")
-    at.only(entry, ("kind", "name", "skip", ways[0], *WAYS[ways[0]]))
+        at.fail(values["name"], f"needs one of {', '.join(WAYS)}, has {has}")
+    way = ways[0]
+    at.only(entry, ("name", "skip", way, *WAYS[way]))
     for reason, pattern in values["skip"].items():
         values["skip"] = values["skip"] | {reason: _pattern(at, f"skip: {reason}", pattern)}
-    if ways == ["pattern"]:
+    if way == "pattern":
         _read_pattern(at, values, also)
-    for way in ("pairs", "rules"):
-        for two in values[way]:
-            if not isinstance(two, list) or [type(text) for text in two] != [str, str]:
-                at.fail(way, f"must be a list of two texts each, not {two!r}")
+    for two in (*values["pairs"], *values["rules"]):
+        if not isinstance(two, list) or [type(text) for text in two] != [str, str]:
+            at.fail(way, f"must be a list of two texts each, not {two!r}")
     values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values["rules"]]
-    for text in filter(None, (values["text"], *chain.from_iterable(values["pairs"]))):
-        _check_template(at, ways[0], text)
-    return Edit(**values)
+    for text in (values["text"] or "", *chain.from_iterable(values["pairs"])):
+        with foreign_errors_at(
+            f"{at.place}: {way}: {text!r}", LookupError, ValueError, advice=KNOWN
+        ):
+            fill(text, "", dict.fromkeys(NAMES, ""))
+    return Edit(kind, **values)
 
 
 def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
@@ -240,9 +248,9 @@ def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
         parts = [text for text in (also.get(key), values[key]) if text is not None]
         values[key] = _pattern(at, key, "|".join(parts)) if parts else None
     is_changed = values["replace"] is not None or values["multiply"] is not None
-    if is_changed == (values["drop"] is not None):
+    if is_changed == bool(values["drop"]):
         needed = "a pattern needs replace, multiply or both, or else drop: sentence"
-        at.fail(values["kind"], needed)
+        at.fail(values["name"], needed)
     if values["multiply"] is not None and not values["pattern"].groups:
         at.fail("multiply", "the pattern needs a group around the number")
 
@@ -250,15 +258,6 @@ def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
 def _pattern(at: YamlFile, key: str, text: Any) -> re.Pattern:
     with foreign_errors_at(f"{at.place}: {key}: not a regular expression", re.error, TypeError):
         return re.compile(text, re.I)
-
-
-def _check_template(at: YamlFile, key: str, text: str) -> None:
-    template = string.Template(text)
-    if not template.is_valid():
-        at.fail(key, f"a lone $ in {text!r}: a dollar is written $$")
-    for name in template.get_identifiers():
-        if name not in NAMES:
-            at.fail(key, f"${name}: known are {', '.join(sorted(NAMES))}, and $$ for a dollar")
 
 
 def fill(template: str, text: str, names: Mapping[str, object] | None = None) -> str:
@@ -278,47 +277,39 @@ def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str,
         slots: the number of responses that are shown.
     """
     name = f"{rubric.slot_word} {slot + 1}"
-    worst: str | int = 1
-    best: str | int = 10
-    choices = {}
-    if rubric.mode == "checklist":
-        worst, best = rubric.choices["not_met"], rubric.choices["met"]
-        slots, name = len(rubric.criteria), rubric.slot_word
-        choices = {criterion.name: "met" for criterion in rubric.criteria}
-    elif not rubric.scale:
-        won, lost = "ab"[slot], "ba"[slot]
-        name = rubric.choices[won]
-        for criterion in rubric.criteria:
-            choices[criterion.name] = won if criterion.polarity == "better" else lost
-    answer = ParsedAnswer(True, choices=choices)
+    ends: tuple[object, object] = (1, 10)
     if rubric.scale:
-        worst, best = rubric.scale
+        ends = rubric.scale
         scores = [rubric.scale[0]] * slots
         scores[slot] = rubric.scale[1]
         answer = same_on_every_criterion(scores, rubric)
+    elif rubric.mode == "checklist":
+        ends = rubric.choices["not_met"], rubric.choices["met"]
+        slots, name = len(rubric.criteria), rubric.slot_word
+        answer = ParsedAnswer(True, choices=dict.fromkeys(rubric.output_criteria, "met"))
+    else:
+        won, lost = "ab"[slot], "ba"[slot]
+        name = rubric.choices[won]
+        choices = dict.fromkeys(rubric.output_criteria, lost) | dict.fromkeys(rubric.better, won)
+        answer = ParsedAnswer(True, choices=choices)
     return {
         "answer": format_verdict(answer, rubric),
         "slot": name,
-        "best": best,
-        "worst": worst,
+        "best": ends[1],
+        "worst": ends[0],
         "count": slots,
         "question": question,
         "criteria": "\n".join(f"- {criterion.description}" for criterion in rubric.criteria),
     }
 
 
+_CUT = re.compile(rf"(?:{SENTENCE_END.pattern}|(?=\n)|\Z)\s*")
+
+
 def sentences_of(text: str) -> list[str]:
     """Return the sentences of a text with the space after them; joined, they are the text."""
-    ends = {match.end() for match in SENTENCE_END.finditer(text)}
-    ends |= {match.start() for match in re.finditer("\n", text)}
-    sentences, start = [], 0
-    for end in sorted(ends | {len(text)}):
-        space = re.compile(r"\s*").match(text, end)
-        assert space is not None  # no space is a match too
-        if space.end() > start:
-            sentences.append(text[start : space.end()])
-            start = space.end()
-    return sentences
+    cuts = [0, *(match.end() for match in _CUT.finditer(text))]
+    return [text[start:end] for start, end in pairwise(cuts) if start < end]
 
 
 def _scaled(number: str, factor: float) -> str:

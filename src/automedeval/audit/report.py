@@ -15,15 +15,13 @@ def summary(result: JsonObject) -> list[str]:
     rows = [row for row in result["perturbations"] if row["outcome"] is not None]
     failed = [row for row in rows if row["outcome"] == FAILED]
     unknown = [row["what"] for row in rows if row["outcome"] == UNKNOWN]
-    name, measured = result["judge"]["name"], len(rows) - len(unknown)
-    if result["passes"] is None:
-        sentences = [f"{name} neither passes nor fails: nothing with a limit was measured."]
-    else:
-        limits = f"{measured - len(failed)} of {measured} limits are kept"
-        if unknown:
-            limits += f", {len(unknown)} {'was' if len(unknown) == 1 else 'were'} not measured"
-        sentences = [f"{name} {'passes' if result['passes'] else 'does not pass'}: {limits}."]
-    sentences += map(_failure, failed)
+    name = result["judge"]["name"]
+    told = f"{name} neither passes nor fails: nothing with a limit was measured."
+    if result["passes"] is not None:
+        measured = len(rows) - len(unknown)
+        passes = "passes" if result["passes"] else "does not pass"
+        told = f"{name} {passes}: {measured - len(failed)} of {measured} limits are kept."
+    sentences = [told, *map(_failure, failed)]
     if unknown:
         sentences.append(f"Not measured: {'; '.join(unknown)}.")
     return sentences
@@ -68,10 +66,9 @@ def gaps(result: JsonObject) -> list[str]:
     for row in result["perturbations"]:
         if row["outcome"] == UNKNOWN:
             reasons.append(f"{row['name']}: {row['share'].get('reason', '')}")
-        if row["invalid"]["value"]:
-            lost = percent(row["invalid"]["value"])
+        if lost := row["invalid"]["value"]:
             reasons.append(
-                f"{row['name']}: {lost} cannot be read after the change, and are left out"
+                f"{row['name']}: {percent(lost)} cannot be read after the change, and are left out"
             )
     return reasons
 

@@ -49,10 +49,7 @@ def table(
     for outcome in outcomes:
         made[outcome.trial.perturbation.name].append(outcome)
     measured = {row.name: reader.measure(row) for row in perturbations}
-    tree = {}
-    for perturbation in perturbations:
-        name = perturbation.name
-        tree[name] = _figures(made[name], measured[name], len(cases))
+    tree = {name: _figures(made[name], measured[name], len(cases)) for name in measured}
     estimates = estimate(tree, len(cases), resamples)
     rows = []
     for perturbation in perturbations:
@@ -79,20 +76,26 @@ def passes(rows: Iterable[JsonObject]) -> bool | None:
 
 def decide(perturbation: Perturbation, row: JsonObject) -> str | None:
     """Return whether a row keeps to the limits of its perturbation; None if there are none."""
-    share, shift = row["share"]["value"], row["shift"]["value"]
-    least, most, limit = perturbation.least, perturbation.most, perturbation.shift
-    is_kept = []
-    if share is not None and least is not None:
-        is_kept.append(share >= least)
-    if share is not None and most is not None:
-        is_kept.append(share <= most)
-    if shift is not None and limit is not None:
-        is_kept.append(abs(shift) <= limit)
     if not perturbation.limit:
         return None
-    if not is_kept:
+    kept = _kept(perturbation, row)
+    if not kept:
         return UNKNOWN
-    return PASSED if all(is_kept) else FAILED
+    return PASSED if all(kept.values()) else FAILED
+
+
+def _kept(perturbation: Perturbation, row: JsonObject) -> dict[str, bool]:
+    """Return which limit is kept, of those whose figure is known."""
+    least, most, limit = perturbation.least, perturbation.most, perturbation.shift
+    share, shift = row["share"]["value"], row["shift"]["value"]
+    kept = {}
+    if share is not None and least is not None:
+        kept["least"] = share >= least
+    if share is not None and most is not None:
+        kept["most"] = share <= most
+    if shift is not None and limit is not None:
+        kept["shift"] = abs(shift) <= limit
+    return kept
 
 
 def _figures(outcomes: Sequence[Outcome], measured: Measure | None, cases: int) -> JsonObject:
@@ -103,8 +106,9 @@ def _figures(outcomes: Sequence[Outcome], measured: Measure | None, cases: int) 
     if measured is not None:  # and there are no trials
         figures["share"] = measured.share
         figures["shift"] = measured.shift or figures["shift"]
-    by_kind = {"kinds": _by_kind(changes, cases), "controls": _by_kind(controls, cases)}
-    return figures | by_kind
+    figures["kinds"] = _by_kind(changes, cases)
+    figures["controls"] = _by_kind(controls, cases)
+    return figures
 
 
 def _by_kind(outcomes: Sequence[Outcome], cases: int) -> JsonObject:
@@ -145,13 +149,8 @@ def _beyond_chance(kinds: dict[str, JsonObject]) -> JsonObject:
     low, high = worst.low, worst.high
     if worst.value <= 0 and low is not None:
         low, high = -high, -low
-    return largest | {
-        "value": abs(worst.value),
-        "low": low,
-        "high": high,
-        "n": worst.n,
-        "kind": kind,
-    }
+    value = abs(worst.value)
+    return largest | {"value": value, "low": low, "high": high, "n": worst.n, "kind": kind}
 
 
 def _failing(
@@ -159,10 +158,10 @@ def _failing(
 ) -> list[Outcome]:
     """Return the outcomes that a row counts against the judge; of a shift alone those that moved most come first."""
     tried = [outcome for outcome in outcomes if not outcome.trial.control and outcome.counted]
-    share, least, most = row["share"]["value"], perturbation.least, perturbation.most
-    if share is not None and least is not None and share < least:
+    kept = _kept(perturbation, row)
+    if not kept.get("least", True):
         return [outcome for outcome in tried if outcome.hits < outcome.counted]
-    if share is not None and most is not None and share > most:
+    if not kept.get("most", True):
         return [outcome for outcome in tried if outcome.hits]
     kind = row["shift"].get("kind")
     moved = [outcome for outcome in tried if outcome.shifts and kind in (None, outcome.trial.kind)]

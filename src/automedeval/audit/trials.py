@@ -7,11 +7,11 @@ unchanged one, with the same responses in the same places.
 import hashlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
-from automedeval.audit.perturbations import CLEAN, Edit, Perturbation, fill, names_for
+from automedeval.audit.perturbations import CLEAN, Edit, Perturbation, names_for
 from automedeval.judges.requests import Request
 from automedeval.records import Case, question_text
 from automedeval.rubrics import Rubric
@@ -149,39 +149,36 @@ class _CasePlan:
         Args:
             place: the index of the response that the new text replaces; None: the answer itself.
         """
-        asks = self.perturbation.changes == "question"
-        request = answer.request
-        case = request.case
-        searched = [answer.text]
-        if asks:
-            texts = [response.text for response in case.responses]
-            searched = [question_text(case.question), case.reference or "", *texts]
-        for reason, pattern in edit.skip.items():
-            if any(map(pattern.search, searched)):
-                subject = f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"
-                self.planner.left_out[subject][case.id] = reason
-                return
-        if asks:
-            question, target = case.question, None
-            texts = self._texts(
-                edit, question if isinstance(question, str) else question[-1]["content"], {}
+        if reason := self._reason_against(edit, answer):
+            subject = f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"
+            self.planner.left_out[subject][answer.request.case.id] = reason
+            return
+        case, target = answer.request.case, None
+        if self.perturbation.changes == "question":
+            asked = (
+                case.question if isinstance(case.question, str) else case.question[-1]["content"]
             )
-            cases = [_asking(case, text) for text in texts]
+            cases = [_asking(case, text) for text in edit.apply(asked, {}, self.number)]
         else:
             target = answer.index
             changed = target if place is None else place
-            texts = self._texts(edit, answer.text, self._names(answer))
+            texts = edit.apply(answer.text, self._names(answer), self.number)
             cases = [_answering(case, changed, text) for text in texts]
         if cases:
-            trial = self._trial(edit.kind, edit.name, request, cases, target, place)
+            trial = self._trial(edit.kind, edit.name, answer.request, cases, target, place)
             yield replace(trial, control=control)
 
-    def _texts(self, edit: Edit, old: str, names: Mapping[str, object]) -> list[str]:
-        """Return the texts of an edit, two of pairs; none where it cannot be made."""
-        if edit.pairs:
-            return [fill(text, old, names) for text in edit.pairs[self.number % len(edit.pairs)]]
-        new = edit.apply(old, names)
-        return [] if new is None else [new]
+    def _reason_against(self, edit: Edit, answer: ValuedAnswer) -> str | None:
+        """Return why a case is left out of an edit; None if it is not."""
+        texts = [answer.text]
+        if self.perturbation.changes == "question":
+            case = answer.request.case
+            texts = [question_text(case.question), case.reference or ""]
+            texts += [response.text for response in case.responses]
+        for reason, pattern in edit.skip.items():
+            if any(map(pattern.search, texts)):
+                return reason
+        return None
 
     def _names(self, answer: ValuedAnswer) -> dict[str, object]:
         request, rubric = answer.request, self.planner.rubric

@@ -10,9 +10,8 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from automedeval.models.base import Free, Part, Slot
 from automedeval.records.patterns import all_filled, filled
@@ -21,6 +20,7 @@ from automedeval.rubrics.rubric import Rubric
 from automedeval.rubrics.values import SEEN, ParsedAnswer, folded, words
 
 NO_SCORE_LINE = "no score line"
+CUT_OFF = "the answer was cut off at its token limit"
 
 
 def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
@@ -28,7 +28,7 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
     rationale = rationale and rubric.rationale
     parts: list[Part] = []
     low, high = rubric.scale or (0, -1)
-    values = tuple(str(value) for value in range(low, high + 1))
+    values = tuple(map(str, range(low, high + 1)))
     if rubric.grammar == "score_line":
         text = "Score:"
         if rationale:
@@ -54,39 +54,31 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
 def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: bool) -> list[Part]:
     """Return the parts of an answer in JSON: the object with a mark in the place of each value, cut at the marks."""
     text_mark, number_mark = "\ue001", "\ue000"
-    value_key, choices_key, rationale_key = _json_keys(rubric)
+    value_key, choices_key, rationale_key = map(rubric.key, ("value", "choices", "rationale"))
     mark = number_mark if rubric.scale else text_mark
-    by_name = dict.fromkeys(rubric.output_criteria, {value_key: mark} if value_key else mark)
-    held: list[Part] = []
-    answer: dict[str, Any] = by_name
+    answer = dict.fromkeys(rubric.output_criteria, {value_key: mark} if value_key else mark)
+    held: list[Part] = [
+        Slot(name, values or tuple(rubric.labels(name).values())) for name in answer
+    ]
     if rubric.scores_criteria:
-        answer = dict.fromkeys(_slot_names(rubric, slots), by_name)
-        for slot in answer:
-            held += [Slot(f"{slot}, {name}", values) for name in by_name]
-    else:
-        held += [Slot(name, values or tuple(rubric.labels(name).values())) for name in by_name]
+        names = _slot_names(rubric, slots)
+        held = [Slot(f"{slot}, {name}", values) for slot in names for name in answer]
+        answer = dict.fromkeys(names, answer)
     if choices_key:
         answer = {choices_key: answer}
     if rationale_key and rationale:
         reason, prose = {rationale_key: text_mark}, Free(stop='"', json_string=True)
         fields = list(rubric.output)
-        is_last = rubric.sums_up and fields.index("score_key") < fields.index("rationale_key")
-        answer = answer | reason if is_last else reason | answer
-        held.insert(len(held) if is_last else 0, prose)
+        if rubric.sums_up and fields.index("score_key") < fields.index("rationale_key"):
+            answer, held = answer | reason, [*held, prose]
+        else:
+            answer, held = reason | answer, [prose, *held]
     written = json.dumps(answer, ensure_ascii=False)
     first, *others = re.split(f'"{number_mark}"|{text_mark}', written)  # numbers have no quotes
     parts: list[Part] = [first]
     for part, text in zip(held, others, strict=True):
         parts += [part, text]
     return parts
-
-
-def _json_keys(rubric: Rubric) -> tuple[str, str, str]:
-    """Return the keys of a value, of the choices and of the rationale in a JSON answer; "" for one without such a key."""
-    value, choices, rationale = (
-        rubric.output.get(key) or "" for key in ("value_key", "choices_key", "rationale_key")
-    )
-    return value, choices, rationale
 
 
 def _slot_names(rubric: Rubric, slots: int) -> list[str]:
@@ -96,7 +88,7 @@ def _slot_names(rubric: Rubric, slots: int) -> list[str]:
 
 def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     """Return the answer with placeholders in brackets, for a prompt to show."""
-    form, choice = "", "verdict" if rubric.output.get("value_key") else None
+    form, choice = "", "verdict" if rubric.key("value") else None
     for part in answer_parts(rubric, slots, rationale):
         if isinstance(part, Slot):
             has_range = rubric.scale and rubric.grammar == "json"
@@ -153,6 +145,14 @@ def _values(reading: ParsedAnswer, rubric: Rubric) -> list[str]:
     return [rubric.labels(name)[choices[name]] for name in rubric.output_criteria]
 
 
+class _Invalid(ValueError):
+    """What is wrong with an answer."""
+
+
+class _TextBehind(_Invalid):
+    """Text behind an answer, which may take it back in any words."""
+
+
 def parse_verdict(
     text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False
 ) -> ParsedAnswer:
@@ -170,19 +170,15 @@ def parse_verdict(
         text, truncated = text[: control.start()], False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
-    # JSON is decoded as it is written, and a reason behind its score is kept so
-    seen = text if rubric.grammar in ("json", "score_first") else text.translate(SEEN)
-    reading, behind = _READERS[rubric.grammar](seen, rubric, slots)
-    # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
-    number = (
-        rubric.grammar == "score_line" and reading.valid and re.search(r"[0-9]\.?[*_` \t]*\Z", seen)
-    )
-    if truncated and (number or behind.strip("*_` \t\r\n")):
-        return ParsedAnswer(False, "the answer was cut off at its token limit")
-    if reading.scores and reading.rationale and seen is not text:  # as it was written
-        places = [at for at, sign in enumerate(text) if SEEN[ord(sign)] is not None]
-        reading = replace(reading, rationale=text[: places[len(reading.rationale)]].strip() or None)
-    return reading
+    try:
+        reading, may_go_on = _READERS[rubric.grammar](text, rubric, slots)
+    except _TextBehind as behind:
+        if truncated:
+            return ParsedAnswer(False, CUT_OFF)
+        return ParsedAnswer(False, f"text stands behind the answer: {str(behind)[:40]!r}")
+    except _Invalid as wrong:
+        return ParsedAnswer(False, str(wrong))
+    return ParsedAnswer(False, CUT_OFF) if truncated and may_go_on else reading
 
 
 def reads_back(text: str, rubric: Rubric, slots: int) -> bool:
@@ -249,10 +245,10 @@ def _label(text: str, marks: str = "") -> str:
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     """Return criterion → choice for the words of an answer, in its order."""
     label_of = dict(zip(rubric.output_criteria, labels, strict=True))
-    choices = {}
-    for criterion in rubric.criteria:
-        choices[criterion.name] = words(rubric, criterion.name)[folded(label_of[criterion.name])]
-    return choices
+    return {
+        criterion.name: words(rubric, criterion.name)[folded(label_of[criterion.name])]
+        for criterion in rubric.criteria
+    }
 
 
 # Parts of the patterns below.
@@ -305,6 +301,21 @@ _NO_REASON = re.compile(
 
 def _opened(text: str) -> set[str]:
     """Return the tags that a text opens, beside "answer": what ends with "</draft>" may be no answer."""
+
+
+@cache
+def _compiled(name: str, word: str, highest: int) -> re.Pattern:
+    pattern = filled(_PARTS[name], {"word": re.escape(word), "highest": str(highest)})
+    return re.compile(pattern, re.I | re.M)
+
+
+def _pattern(name: str, rubric: Rubric) -> re.Pattern:
+    """Return one of the patterns above, for a rubric with a scale."""
+    return _compiled(name, rubric.slot_word, rubric.bounds[1])
+
+
+def _opened(text: str) -> set[str]:
+    """Return the tags that a text opens, beside "answer": what ends with "</draft>" may be no answer."""
     return {*re.findall(r"<(\w{1,20})\b", text.translate(SEEN).lower())} - {"answer"}
 
 
@@ -318,77 +329,91 @@ def _surplus(text: str, opened: set[str]) -> str:
     return text.strip(" \t\r\n*_`#|-–—.,;:!。，；、")
 
 
-def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+# What a reader returns: the answer, and whether it may go on, so that it is none if it was cut off.
+Reading = tuple[ParsedAnswer, bool]
+
+
+def _read_score_line(text: str, rubric: Rubric, slots: int) -> Reading:
     """Read the scores behind the last header.
 
     Beside each of them may stand a reason, on its line; behind them nothing but the same scores again.
     """
-    slot_pattern, score_pattern = _pattern("slot", rubric), _pattern("score_of_slot", rubric)
-    headers = list(_HEADER.finditer(text)) or list(_INLINE.finditer(text))
+    seen = text.translate(SEEN)
+    headers = list(_HEADER.finditer(seen)) or list(_INLINE.finditer(seen))
     if not headers:
-        return ParsedAnswer(False, NO_SCORE_LINE), ""
-    start, opened = headers[-1].end(), _opened(text)
-    named = list(slot_pattern.finditer(text, start))
-    if not named or _surplus(text[start : named[0].start()], opened):
-        return ParsedAnswer(False, f"0 scores for {slots} slots"), ""
+        raise _Invalid(NO_SCORE_LINE)
+    header, opened = headers[-1], _opened(seen)
+    first = _pattern("slot", rubric).search(seen, header.end())
+    if not first or _surplus(seen[header.end() : first.start()], opened):
+        raise _Invalid(f"0 scores for {slots} slots")
     scores: dict[int, int] = {}
     has_reason = set()
     rest = ""
+    for number, value, rest in _slot_scores(seen, first.start(), rubric):
+        _check_score(number, value, scores, rubric, slots)
+        scores[number] = value
+        beside, _, below = rest.partition("\n")
+        if behind := _surplus(below, opened):
+            raise _TextBehind(behind)
+        reason = _surplus(beside, opened)
+        _check_reason(reason, number)
+        has_reason.add(bool(reason))
+    if len(scores) < slots:
+        raise _Invalid(f"{len(scores)} scores for {slots} slots")
+    if len(has_reason) > 1:
+        raise _Invalid("a reason stands beside some of the scores alone")
+    # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
+    may_go_on = re.search(r"[0-9]\.?[*_` \t]*\Z", seen) or rest.strip("*_` \t\r\n")
+    in_order = tuple(scores[number] for number in sorted(scores))
+    rationale = _written_before(header.start(), text)
+    return ParsedAnswer(True, None, rationale, in_order), bool(may_go_on)
+
+
+class _SlotScore(NamedTuple):
+    """The number of a slot, its score, and the text behind it up to the next slot."""
+
+    number: int
+    value: int
+    rest: str
+
+
+def _slot_scores(text: str, start: int, rubric: Rubric) -> Iterator[_SlotScore]:
+    """Yield the scores of the slots that a text names from a place on."""
+    named = list(_pattern("slot", rubric).finditer(text, start))
     stops = [slot.start() for slot in named[1:]] + [len(text)]
     for slot, stop in zip(named, stops):
-        number, score = int(slot[1]), score_pattern.match(text, slot.end())
+        number = int(slot[1])
+        score = _pattern("score_of_slot", rubric).match(text, slot.end())
         if not score:
-            error = f"the score of slot {number} is not a plain whole number"
-            return ParsedAnswer(False, error), ""
-        value, rest = int(score["score"]), text[score.end() : stop]
-        beside, _, below = rest.partition("\n")
-        reason, below = _surplus(beside, opened), _surplus(below, opened)
-        has_reason.add(bool(reason))
-        problem = _wrong_score(number, value, scores, rubric, slots)
-        problem = problem or _wrong_beside(number, reason, below)
-        if problem:
-            return ParsedAnswer(False, problem), below
-        scores[number] = value
-    if len(scores) < slots:
-        return ParsedAnswer(False, f"{len(scores)} scores for {slots} slots"), ""
-    if len(has_reason) > 1:
-        return ParsedAnswer(False, "a reason stands beside some of the scores alone"), rest
-    in_order = tuple(scores[number] for number in sorted(scores))
-    return ParsedAnswer(True, None, text[: headers[-1].start()] or None, in_order), rest
+            raise _Invalid(f"the score of slot {number} is not a plain whole number")
+        yield _SlotScore(number, int(score["score"]), text[score.end() : stop])
 
 
-def _wrong_score(
+def _check_score(
     number: int, value: int, scores: dict[int, int], rubric: Rubric, slots: int
-) -> str | None:
-    """Return what is wrong with the score of a slot after those before it; None if nothing is."""
+) -> None:
+    """Fail where the score of a slot is wrong after those before it."""
     low, high = rubric.bounds
     if not 1 <= number <= slots:
-        return f"a score for slot {number}, of {slots}"
+        raise _Invalid(f"a score for slot {number}, of {slots}")
     if scores.get(number, value) != value or (number in scores and len(scores) < slots):
-        return f"slot {number} has two scores"
+        raise _Invalid(f"slot {number} has two scores")
     if not low <= value <= high:
-        return f"the score {value} is not on the scale {low} to {high}"
-    return None
+        raise _Invalid(f"the score {value} is not on the scale {low} to {high}")
 
 
-def _wrong_beside(number: int, reason: str, below: str) -> str | None:
-    """Return what is wrong with the text on the line of a score, and below it; None if nothing is."""
-    if below:
-        return f"text stands behind the scores: {below[:40]!r}"
+def _check_reason(reason: str, number: int) -> None:
+    """Fail where the text beside the score of a slot may be more than its reason."""
     if _NO_REASON.search(reason) or any(map(str.isnumeric, _COUNTED.sub("", reason))):
-        return f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
-    return None
+        raise _Invalid(
+            f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
+        )
 
 
-@cache
-def _compiled(name: str, word: str, highest: int) -> re.Pattern:
-    pattern = filled(_PARTS[name], {"word": re.escape(word), "highest": str(highest)})
-    return re.compile(pattern, re.I | re.M)
-
-
-def _pattern(name: str, rubric: Rubric) -> re.Pattern:
-    """Return one of the patterns above, for a rubric with a scale."""
-    return _compiled(name, rubric.slot_word, rubric.bounds[1])
+def _written_before(place: int, text: str) -> str | None:
+    """Return what is written before a place in the text as it is seen; None if nothing is."""
+    places = [at for at, sign in enumerate(text) if SEEN[ord(sign)] is not None]
+    return text[: places[place]].strip() or None if place else None
 
 
 _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps hostile text linear
@@ -405,7 +430,7 @@ def _object(pairs: Sequence[tuple[str, object]]) -> dict[str | None, object]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, strict=False)
 
 
-def json_objects(text: str) -> Iterator[tuple[dict, int]]:
+def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
     """Yield the outermost JSON objects among the last of a text, with where they end."""
     # without trailing commas, as some prompts show them, and blanks that JSON does not have
     relaxed = "".join((SEEN[ord(letter)] or " ") if letter > "~" else letter for letter in text)
@@ -427,36 +452,69 @@ def json_objects(text: str) -> Iterator[tuple[dict, int]]:
                 break
 
 
-def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+def _read_json(text: str, rubric: Rubric, slots: int) -> Reading:
+    """Read the last object that answers; nothing but marks may stand behind it."""
     names = _slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria
-    _, choices_key, rationale_key = map(folded, _json_keys(rubric))
-    for members, end in reversed(list(json_objects(text))):
+    choices_key, rationale_key = folded(rubric.key("choices")), folded(rubric.key("rationale"))
+    for members, end in reversed(list(_json_objects(text))):
         rationale = members.pop(rationale_key, None) if rationale_key else None
         answers = members.get(choices_key) if choices_key else members
         if not isinstance(answers, dict) or answers.keys().isdisjoint(map(folded, names)):
             continue
-        problem = _wrong_keys(members, [choices_key]) if choices_key else None
-        problem = problem or _wrong_keys(answers, names)
-        if problem:
-            return ParsedAnswer(False, problem), ""
-        has_rationale = isinstance(rationale, str) and rationale
-        reading = _json_answers(answers, rubric, rationale if has_rationale else None)
-        behind = _surplus(text[end:], _opened(text))
-        if reading.valid and behind:
-            return ParsedAnswer(False, f"text stands behind the answer: {behind[:40]!r}"), behind
-        return reading, ""
-    return ParsedAnswer(False, "no JSON object with the criteria"), ""
+        if choices_key:
+            _check_keys(members, [choices_key])
+        _check_keys(answers, names)
+        values = _json_values(answers, rubric)
+        if behind := _surplus(text[end:], _opened(text)):
+            raise _TextBehind(behind)
+        rationale = rationale if isinstance(rationale, str) and rationale else None
+        return reading_from_values(values, rubric, rationale, written=True), False
+    raise _Invalid("no JSON object with the criteria")
 
 
-def _wrong_keys(members: dict, names: Sequence[str]) -> str | None:
-    """Return what is wrong with the keys of an object that should have these; None if nothing is."""
+def _check_keys(members: dict, names: Sequence[str], place: str = "") -> None:
+    """Fail unless an object has these keys, and no other; `place` stands before the error."""
     if _REPEATED in members:
-        return "a key stands twice"
+        raise _Invalid(f"{place}a key stands twice")
     if missing := sorted(name for name in names if folded(name) not in members):
-        return f"no answer on {missing[0]}"
+        raise _Invalid(f"{place}no answer on {missing[0]}")
     if surplus := sorted(members.keys() - {*map(folded, names)}):
-        return f"an answer on {surplus[0][:40]!r}, which was not asked"
-    return None
+        raise _Invalid(f"{place}an answer on {surplus[0][:40]!r}, which was not asked")
+
+
+def _json_values(answers: dict, rubric: Rubric) -> list[str]:
+    """Return the values of an object with the right keys, in the order of `answer_parts`."""
+    names = rubric.output_criteria
+    if not rubric.scores_criteria:
+        return [_json_value(answers[folded(name)], rubric, name) for name in names]
+    values = []
+    for slot in _slot_names(rubric, len(answers)):
+        group = answers[folded(slot)]
+        if not isinstance(group, dict):
+            kind = type(group).__name__
+            raise _Invalid(f"{slot}: {kind} instead of an object with the criteria")
+        _check_keys(group, names, f"{slot}: ")
+        values += [_json_value(group[folded(name)], rubric, name, f"{slot}, ") for name in names]
+    return values
+
+
+def _json_value(value: Any, rubric: Rubric, name: str, place: str = "") -> str:
+    """Return what a member of an object gives a criterion; `place` stands before the error."""
+    value = _unwrapped(value, rubric, name)
+    told = _said(value, rubric, name)
+    if isinstance(told, str):
+        return told
+    if told is not None and told in range(rubric.bounds[0], rubric.bounds[1] + 1):
+        return f"{told:.0f}"
+    shown = type(value).__name__
+    if isinstance(value, str):
+        shown = value.strip()[:40]
+    if rubric.scale is None:
+        allowed = f"one of {', '.join(rubric.labels(name).values())}"
+    else:
+        shown = f"{value:g}" if isinstance(value, float) else shown
+        allowed = f"a whole number from {rubric.bounds[0]} to {rubric.bounds[1]}"
+    raise _Invalid(f"{place}{name}: {shown!r} is not {allowed}")
 
 
 def _said(value: Any, rubric: Rubric, name: str) -> float | str | None:
@@ -469,9 +527,9 @@ def _said(value: Any, rubric: Rubric, name: str) -> float | str | None:
     return number if isinstance(number, float) and number >= rubric.scale[0] else None
 
 
-def _json_value(value: Any, rubric: Rubric, name: str) -> Any:
+def _unwrapped(value: Any, rubric: Rubric, name: str) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not beside another value."""
-    key = folded(_json_keys(rubric)[0])
+    key = folded(rubric.key("value"))
     if not key or not isinstance(value, dict) or _REPEATED in value:
         return value
     told = _said(value.get(key), rubric, name)
@@ -483,68 +541,31 @@ def _json_value(value: Any, rubric: Rubric, name: str) -> Any:
     return value.get(key)
 
 
-def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
-    """Return what an object with the right keys says: a word for each criterion, or a score of each response on each."""
-    groups = {"": answers}
-    if rubric.scores_criteria:
-        groups = {slot: answers[folded(slot)] for slot in _slot_names(rubric, len(answers))}
-    values = []
-    for slot, group in groups.items():
-        if not isinstance(group, dict):
-            kind = type(group).__name__
-            return ParsedAnswer(False, f"{slot}: {kind} instead of an object with the criteria")
-        if problem := _wrong_keys(group, rubric.output_criteria):
-            return ParsedAnswer(False, f"{slot}: {problem}" if slot else problem)
-        for name in rubric.output_criteria:
-            value = _json_value(group[folded(name)], rubric, name)
-            told = _said(value, rubric, name)
-            if isinstance(told, float):
-                low, high = rubric.bounds
-                told = f"{told:.0f}" if told in range(low, high + 1) else None
-            if told is None:
-                place = f"{slot}, {name}" if slot else name
-                return ParsedAnswer(False, f"{place}: {_not_wanted(value, rubric, name)}")
-            values.append(told)
-    return reading_from_values(values, rubric, rationale, written=True)
-
-
-def _not_wanted(value: Any, rubric: Rubric, name: str) -> str:
-    """Return that a value in JSON is none that a criterion allows."""
-    shown = type(value).__name__
-    if isinstance(value, str):
-        shown = value.strip()[:40]
-    if rubric.scale is None:
-        return f"{shown!r} is not one of {', '.join(rubric.labels(name).values())}"
-    if isinstance(value, float):
-        shown = f"{value:g}"
-    return f"{shown!r} is not a whole number from {rubric.bounds[0]} to {rubric.bounds[1]}"
-
-
 _PREFIX = re.compile(
     filled(r"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?)@mark@gap[:：]", _PARTS), re.I
 )
 
 
-def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+def _read_comma_list(text: str, rubric: Rubric, slots: int) -> Reading:
     """Read the list on the last line that says anything: a prompt asks for nothing else, and what follows may take it back.
 
     What stands above may name the criteria if it names all of them in the list's order: else it may tell another order.
     """
+    seen = text.translate(SEEN)
     wanted = len(rubric.output_criteria)
-    lists = _listed(text, {folded(word) for word in rubric.choices.values()})
+    lists = _listed(seen, {folded(word) for word in rubric.choices.values()})
     last = lists[-1] if lists else []
     if not last:
-        return ParsedAnswer(False, f"the last line is no list of {wanted} answers"), ""
+        raise _Invalid(f"the last line is no list of {wanted} answers")
     if len(last) != wanted:
-        return ParsedAnswer(False, f"{len(last)} answers for {wanted} criteria"), ""
+        raise _Invalid(f"{len(last)} answers for {wanted} criteria")
     for labels in lists:
         if len(labels) == wanted and list(map(folded, labels)) != list(map(folded, last)):
-            return ParsedAnswer(False, "two lists of answers differ"), ""
-    named = [name for name in re.findall(r"\w+", text.lower()) if name in rubric.output_criteria]
+            raise _Invalid("two lists of answers differ")
+    named = [name for name in re.findall(r"\w+", seen.lower()) if name in rubric.output_criteria]
     if named and named[-wanted:] != [*rubric.output_criteria]:
-        error = "the criteria are named in another order, or some of them alone"
-        return ParsedAnswer(False, error), ""
-    return ParsedAnswer(True, choices=_choices(last, rubric)), ""
+        raise _Invalid("the criteria are named in another order, or some of them alone")
+    return ParsedAnswer(True, choices=_choices(last, rubric)), False
 
 
 def _listed(text: str, allowed: set[str]) -> list[list[str]]:
@@ -562,32 +583,30 @@ def _listed(text: str, allowed: set[str]) -> list[list[str]]:
     return lists
 
 
-def _read_score_first(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+def _read_score_first(text: str, rubric: Rubric, slots: int) -> Reading:
     """Read the score on the first line; what follows is its reason, and holds no other score line."""
     line, stop, reason = text.strip().partition("\n")
     line = line.translate(SEEN)
     if not (header := _HEADER.match(line)):
-        return ParsedAnswer(False, NO_SCORE_LINE), ""
+        raise _Invalid(NO_SCORE_LINE)
     score = _pattern("first_score", rubric).fullmatch(line[header.end() :].strip())
     low, high = rubric.bounds
     if not score or not low <= int(score["score"]) <= high:
-        told = f"the first line {line[:40]!r} is not a score from {low} to {high}"
-        return ParsedAnswer(False, told), ""
+        raise _Invalid(f"the first line {line[:40]!r} is not a score from {low} to {high}")
     if _HEADER.search(reason.translate(SEEN)):
-        return ParsedAnswer(False, "there are two score lines"), ""
-    reading = ParsedAnswer(True, None, reason.strip() or None, (int(score["score"]),))
-    return reading, "" if stop else line
+        raise _Invalid("there are two score lines")
+    return ParsedAnswer(True, None, reason.strip() or None, (int(score["score"]),)), not stop
 
 
-def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, str]:
+def _read_first_line(text: str, rubric: Rubric, slots: int) -> Reading:
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
-    line, stop, _ = text.lstrip().partition("\n")
+    line, stop, _ = text.translate(SEEN).lstrip().partition("\n")
     label = _label(line, "*_`~")
     if folded(label) not in words(rubric, rubric.output_criteria[0]):
         allowed = ", ".join(rubric.choices.values())
-        return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), ""
+        raise _Invalid(f"the first line {label[:40]!r} is not one of {allowed}")
     # Where the output was cut off, a label without a line break may be the beginning of something else: "1" of "10".
-    return ParsedAnswer(True, choices=_choices([label], rubric)), "" if stop else line
+    return ParsedAnswer(True, choices=_choices([label], rubric)), not stop
 
 
 _READERS = {

@@ -15,19 +15,8 @@ from automedeval.records.patterns import all_filled
 
 DOCTOR = "Doctor"
 _HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
-_ORDINALS = [
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-]
-_CARDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
+_CARDINALS = "one|two|three|four|five|six|seven|eight|nine|ten"
 _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\s(?:to|through)\s)([0-9]+))?")
 _PATTERNS = {
     "mark": r"[*_]{0,3}",
@@ -72,30 +61,39 @@ def _patterns(word: str) -> _Patterns:
         _PATTERNS,
         {
             "named": "|".join(map(re.escape, dict.fromkeys((DOCTOR, word)))),
-            "ordinals": "|".join(_ORDINALS),
-            "cardinals": "|".join(map(str.capitalize, _CARDINALS)),
+            "ordinals": _ORDINALS,
+            "cardinals": _CARDINALS.title(),
         },
     )
     return _Patterns(*(re.compile(parts[name], re.M) for name in _Patterns._fields))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
-    """The place of one step in a rationale, from `start` to `end`; its number stands at `number`, its text from `text` on.
+    """One step as it is written: `head`, its number, `tail`, which ends with the `text`, `space`.
 
     `doctor` is the doctor of the step, 0 for the question. `regular` says that the step's number follows from its doctor.
     """
 
-    start: int
-    number: tuple[int, int]
-    text: int
-    end: int
+    head: str
+    number: int
+    tail: str
+    text: str
+    space: str
     doctor: int
     regular: bool
 
 
-def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
-    """Return the steps of a rationale in order, and the difference between the numbers of steps and doctors, 0 or 1.
+class _Steps(NamedTuple):
+    """The text before the first step, the steps, and the numbers of steps less those of doctors."""
+
+    before: str
+    steps: list[Step]
+    shift: int
+
+
+def _read_steps(rationale: str, word: str = DOCTOR) -> _Steps:
+    """Return the steps of a rationale.
 
     A step belongs to the doctor that its header names, or else to the one of its number: Step 2 is on Doctor 1, or on Doctor 2
     if a header such as "Step 1: Doctor 1:" numbers steps as doctors.
@@ -107,14 +105,17 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     numbers = [int(header["number"]) for header in headers]
     shift = int(all(number != doctor for number, doctor in zip(numbers, named)))
     steps = []
-    limits = [*(header.start() for header in headers[1:]), len(rationale)]
-    for header, number, doctor, limit in zip(headers, numbers, named, limits):
-        body = rationale[header.end() : limit]
-        start, end = limit - len(body.lstrip()), header.end() + len(body.rstrip())
+    starts = [*(header.start() for header in headers), len(rationale)]
+    for header, number, doctor, stop in zip(headers, numbers, named, starts[1:]):
+        body = rationale[header.end() : stop]
+        written = body.rstrip()
+        head = rationale[header.start() : header.start("number")]
+        tail = rationale[header.end("number") : header.end()] + written
         owner = max(number - shift, 0) if doctor is None else doctor
         regular = number == owner + shift
-        steps.append(Step(header.start(), header.span("number"), start, end, owner, regular))
-    return steps, shift
+        space = body[len(written) :]
+        steps.append(Step(head, number, tail, body.strip(), space, owner, regular))
+    return _Steps(rationale[: starts[0]], steps, shift)
 
 
 def split_steps(rationale: str) -> dict[int, str]:
@@ -123,11 +124,10 @@ def split_steps(rationale: str) -> dict[int, str]:
     Text before the first step, or a rationale without steps, belongs to the question. A closing step has the number of a doctor
     who does not exist.
     """
-    steps, _ = read_steps(rationale)
-    before = rationale[: steps[0].start] if steps else rationale
+    before, steps, _ = _read_steps(rationale)
     heading = _HEADING.match(before)
     texts = [(0, before[heading.end() if heading else 0 :].strip())]
-    texts += [(step.doctor, rationale[step.text : step.end]) for step in steps]
+    texts += [(step.doctor, step.text) for step in steps]
     text_of: dict[int, str] = {}
     for doctor, text in texts:
         if text:
@@ -149,26 +149,20 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     def rename(text: str) -> str:
         return _rename(text, lambda number: number_of.get(number, number), word)
 
-    steps, shift = read_steps(rationale, word)
+    before, steps, shift = _read_steps(rationale, word)
     moving = [step for step in steps if step.doctor in number_of]
     # The step that is n-th by its new doctor takes the place of the n-th by its former one: sorted steps stay sorted, and the
     # inverse order restores unsorted ones.
     places = sorted(moving, key=lambda step: step.doctor)
     coming = dict(zip(places, sorted(moving, key=lambda step: number_of[step.doctor])))
-    pieces, position = [], 0
+    text = rename(before)
     for place in steps:
         step = coming.get(place, place)
-        number = rationale[slice(*step.number)]
+        number = step.number
         if step.regular and step.doctor in number_of:
-            number = str(number_of[step.doctor] + shift)
-        pieces += [
-            rename(rationale[position : place.start]),
-            rationale[step.start : step.number[0]],
-            number,
-        ]
-        pieces.append(rename(rationale[step.number[1] : step.end]))
-        position = place.end
-    return "".join([*pieces, rename(rationale[position:])])
+            number = number_of[step.doctor] + shift
+        text += f"{step.head}{number}{rename(step.tail)}{place.space}"
+    return text
 
 
 def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
@@ -191,7 +185,9 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
 
     def names(match: re.Match) -> str:
         last = match[0].split()[-1]
-        numerals = _ORDINALS if last.lower() in _ORDINALS else _CARDINALS
+        numerals = _ORDINALS.split("|")
+        if last.lower() not in numerals:
+            numerals = _CARDINALS.split("|")
         if last.lower() not in numerals:
             return _NUMBERS.sub(numbers, match[0])
         new = name(numerals.index(last.lower()) + 1)

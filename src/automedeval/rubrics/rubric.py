@@ -22,25 +22,21 @@ from automedeval.records.yaml_file import YamlFile
 
 MODES = ("pointwise", "pairwise", "listwise", "checklist")
 GRAMMARS = ("score_first", "score_line", "json", "comma_list", "first_line")
-# What a rubric is answered by: in which modes, and in which grammars.
+# What a rubric is answered by and its mode → the grammars in which this is written.
 ANSWERS = {
-    "scale": (("pointwise", "listwise"), GRAMMARS[:3]),
-    "choices": (("pairwise", "checklist"), GRAMMARS[2:]),
-    "criteria with values": (("pointwise",), ("json",)),
+    ("scale", "pointwise"): ("score_first", "score_line", "json"),
+    ("scale", "listwise"): ("score_line", "json"),
+    ("choices", "pairwise"): ("json", "comma_list", "first_line"),
+    ("choices", "checklist"): ("json",),
+    ("values", "pointwise"): ("json",),
 }
 INPUTS = ("question", "responses", "reference")
-LIKELIHOOD, COUNTED = (
-    "likelihood@1",
-    "baseline@1",
-)  # stand for a rubric in verdicts of judges without a scale
+# They stand for a rubric in verdicts of judges without a scale.
+LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"
 CHOICES = ("a", "b", "tie", "neither")
 READINGS = ("met", "not_met")  # what a checklist says of a criterion
-TAGS = (
-    "incomplete",
-    "outdated",
-    "bias_or_hallucination",
-    "unsupported_rating",
-)  # errors that people find in verdicts
+# Errors that people find in verdicts.
+TAGS = ("incomplete", "outdated", "bias_or_hallucination", "unsupported_rating")
 # The keys of a rubric's file and of its parts: type, default if the key may be missing, allowed values.
 Keys = dict[str, tuple]
 KEYS: Keys = {
@@ -152,7 +148,7 @@ class Rubric:
     @property
     def sums_up(self) -> bool:
         """Return whether an answer has one score of each response, on a line of scores or in an object of named fields."""
-        return self.grammar in GRAMMARS[:2] or bool(self.output.get("score_key"))
+        return self.grammar in ("score_first", "score_line") or bool(self.key("score"))
 
     @property
     def in_words(self) -> bool:
@@ -181,6 +177,10 @@ class Rubric:
         assert self.scale is not None
         return self.scale
 
+    def key(self, what: str) -> str:
+        """Return the key of "value", "score", "choices" or "rationale" in JSON; "" without one."""
+        return self.output.get(f"{what}_key", "")
+
     @property
     def slot_word(self) -> str:
         """Return what an answer calls a response, for instance "Doctor"."""
@@ -189,7 +189,7 @@ class Rubric:
     @property
     def output_criteria(self) -> tuple[str, ...]:
         """Return the names of the criteria in the order of the answer; of an object with one score the name of its field."""
-        if score_key := self.output.get("score_key"):
+        if score_key := self.key("score"):
             return (score_key,)
         return tuple(self.output.get("order") or [criterion.name for criterion in self.criteria])
 
@@ -317,27 +317,23 @@ class _Reader(YamlFile):
     def check_answers(self, rubric: Rubric) -> None:
         """Fail unless the mode, the grammar and the number of responses fit what the rubric is answered by."""
         mode, grammar, most = rubric.mode, rubric.grammar, rubric.max_responses
-        given = zip(ANSWERS, (rubric.scale, rubric.choices, rubric.in_words), strict=True)
-        kinds = [kind for kind, is_given in given if is_given]
-        if len(kinds) != 1 or mode not in ANSWERS[kinds[0]][0]:
+        given = {"scale": rubric.scale, "choices": rubric.choices, "values": rubric.in_words}
+        kind = " and ".join(kind for kind, is_given in given.items() if is_given)
+        grammars = ANSWERS.get((kind, mode))
+        if grammars is None:
             takes = "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist 'choices'"
             self.fail("mode", f"{takes}, and nothing beside it")
-        if grammar not in ANSWERS[kinds[0]][1]:
-            allowed = ", ".join(ANSWERS[kinds[0]][1])
-            problem = f"is one of {allowed} for a rubric with {kinds[0]}, not {grammar}"
+        if grammar not in grammars:
+            allowed = ", ".join(grammars)
+            problem = f"is one of {allowed} for a {mode} rubric with {kind}, not {grammar}"
             self.fail("output.grammar", problem)
-        if grammar == "score_first" and mode != "pointwise":
-            self.fail("output.grammar", "score_first holds one score, and takes the mode pointwise")
-        if rubric.output.get("score_key") and (mode, grammar) != ("pointwise", "json"):
-            self.fail(
-                "output.score_key", "names the one score of json, and takes the mode pointwise"
-            )
+        if rubric.key("score") and (mode, grammar) != ("pointwise", "json"):
+            problem = "names the one score of json, and takes the mode pointwise"
+            self.fail("output.score_key", problem)
+        if rubric.key("value") and (mode == "checklist" or rubric.in_words):
+            self.fail("output.value_key", "a checklist and criteria with values have none")
         if grammar == "first_line" and len(rubric.criteria) > 1:
             problem = "first_line holds one choice, and there are several criteria"
-            self.fail("output.grammar", problem)
-        is_plain_json = grammar == "json" and not rubric.output.get("value_key")
-        if (mode == "checklist" or rubric.in_words) and not is_plain_json:
-            problem = "a checklist and criteria with values are answered as json, without value_key"
             self.fail("output.grammar", problem)
         allowed_most = {"pairwise": 2, "pointwise": 1, "checklist": 1}.get(mode, most)
         if most < 1 or most != allowed_most:

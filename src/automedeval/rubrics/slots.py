@@ -35,7 +35,7 @@ def as_recorded(
     answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]
 ) -> dict[str, Any]:
     """Return the rationale and the scores of a scored answer as a record holds them; `models` are the case's."""
-    scores = list(by_response(answer.scores, order, len(models))) if answer.scores else None
+    scores = answer.scores and list(by_response(answer.scores, order, len(models)))
     return {"rationale": answer.rationale, "scores": scores, "choices": None}
 
 
@@ -55,20 +55,16 @@ def reordered(
     """Return a scored answer on the order `former` with the same responses in the slots of `order`."""
     if tuple(former) == tuple(order):
         return answer
-    scores = (
-        tuple(answer.scores[list(former).index(index)] for index in order)
-        if answer.scores
-        else None
-    )
-    return ParsedAnswer(
-        True, None, answer.rationale and renamed(answer.rationale, former, order, word), scores
-    )
+    slots = [former.index(index) for index in order]
+    scores = answer.scores and tuple(answer.scores[slot] for slot in slots)
+    rationale = answer.rationale and renamed(answer.rationale, former, order, word)
+    return ParsedAnswer(True, None, rationale, scores)
 
 
 def seen_from(verdict: Verdict, order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
     """Return a scored verdict with the responses in the slots of `order`; a score is None where the judge gave none."""
     rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order, word)
-    scores = None if verdict.scores is None else by_slot(verdict.scores, order)
+    scores = verdict.scores and by_slot(verdict.scores, order)
     by_criterion = {
         name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()
     }
