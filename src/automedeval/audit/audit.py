@@ -115,8 +115,7 @@ def audit_judge(
         changed = {side.case.id: side.case.to_dict() for side in sides}
         write_lines(output / f"{CHANGED}.jsonl", changed.values())
     verdicts |= judge_all(judge, sides, output / CHANGED, processes, *arguments)
-    if judge.chat is not None:
-        print_notes(judge.chat.notes(), processes)
+    print_notes(judge.chat.notes(), processes)
     if processes.rank > 0:
         return None
 
@@ -129,7 +128,7 @@ def audit_judge(
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "judge": {
             "name": judge.name, "rubric": judge.rubric_name, "settings": judge.fingerprint,
-            "checkpoint": judge.chat and judge.chat.checkpoint, "unit": reader.unit,
+            "checkpoint": judge.chat.checkpoint, "unit": reader.unit,
         },
         "passes": passes(rows),
         "perturbations": rows,
@@ -184,6 +183,6 @@ def judge_all(
         judge_missing(judge, requests, len(requests), log, done, folder.name)
     verdicts = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in verdicts for request in requests):
-        last = f", the last: {judge.failures[-1]}" if judge.failures else ""
+        last = f", the last: {judge.chat.failures[-1]}" if judge.chat.failures else ""
         raise RecordError(f"{unanswered} not judged{last}; the same command tries them again")
     return {request.key: verdicts[request.key] for request in requests}

@@ -237,8 +237,7 @@ def main() -> None:
     if processes.rank == 0 and (log.new or not awaited):
         verdicts = print_standings(log, rubric, requests, textless)
     tell(processes, *filter(None, [awaited]))
-    if judge.chat is not None:
-        print_notes(judge.chat.notes(), processes)
+    print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge, log.path, verdicts)
     if processes.rank == 0 and not awaited:
@@ -327,8 +326,7 @@ def judge_requests(
     judge: BaseJudge, requests: Requests, log: Log, args: JudgeArguments, *more: Any
 ) -> str | None:
     """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers."""
-    if judge.chat is not None:
-        judge.chat.prepare()
+    judge.chat.prepare()
     with log:
         # refuses another judge's verdicts before anything is written
         done = log.done(requests.digests)

@@ -3,15 +3,18 @@
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from automedeval.evidence.run import Evidence, marked_numbers, reference_of
+import numpy as np
+
+from automedeval.evidence.run import Evidence, marked_numbers, passages_beside, reference_of
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import Answer, Results, Wanted, answer_fitting
-from automedeval.records import Case, Verdict, question_text
+from automedeval.models.base import Answer, NoChat, Results, Wanted, answer_fitting
+from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response
 
 WINDOW = 512  # requests that are sorted by length and batched together
@@ -29,7 +32,8 @@ class BaseJudge(ABC):
 
     Attributes:
         name, rubric_name: the `judge` and the `rubric` of the verdicts.
-        wording, chat: the rubric as it was read, and the model; None where there is none.
+        wording, chat: the rubric as it was read, None where there is none, and the model.
+        search: finds the passages of books that it reads, None without books.
         apart: whether each response is judged by itself, so that other responses do not change its score.
         score_decoding: how scores are taken from what the model says; None where it says nothing.
         blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
@@ -39,7 +43,8 @@ class BaseJudge(ABC):
     name: str | None
     rubric_name: str
     wording: Rubric | None = None
-    chat: Any = None
+    chat: Any = NoChat()
+    search: Search | None = None
     apart = False
     score_decoding: str | None = None
     blind_to: tuple[str, ...] | None = None
@@ -63,19 +68,9 @@ class BaseJudge(ABC):
         return self.name or "", self.rubric_name
 
     @property
-    def gives_choices(self) -> bool:
-        """Whether verdicts give choices, or say which criteria are met; else they score each response."""
-        return self.wording is not None and self.wording.scale is None
-
-    @property
     def reads_reference(self) -> bool:
         """Whether the reference of a case can change a verdict."""
         return self.wording is not None and self.wording.needs_reference
-
-    @property
-    def batched(self) -> bool:
-        """Whether requests are answered in batches, on which the last digits of an answer depend."""
-        return self.chat is None or self.chat.batched
 
     @abstractmethod
     def plan(self, case: Case) -> list[Request]:
@@ -89,14 +84,9 @@ class BaseJudge(ABC):
         """Return about how many prompt tokens the requests take."""
         return 0
 
-    @property
-    def failures(self) -> Sequence[str]:
-        """Why requests to an endpoint got no answer."""
-        return () if self.chat is None else self.chat.failures
-
     def overflow(self, prompts: Sequence[Any]) -> list[int]:
         """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
-        return [0] * len(prompts) if self.chat is None else self.chat.overflow(prompts)
+        return self.chat.overflow(prompts)
 
     @abstractmethod
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
@@ -125,19 +115,30 @@ class BaseJudge(ABC):
             else:
                 yield index, self.verdict(requests[index], answer)
 
-    def books_on(self, request: Request) -> dict[int, list[Evidence]]:
-        """Return slot → the passages of books beside which the numbers of a response are compared; {} without books."""
-        return {}
+    def passages_on(self, request: Request, index: int) -> list[Evidence]:
+        """Return the passages of books beside which the numbers of a response are compared."""
+        assert self.search is not None
+        return passages_beside(request.case.responses[index].text, self.search)
+
+    def _differing(self, request: Request) -> dict[str, list[JsonObject]]:
+        """Return model → the numbers that differ from the reference and the books, of the responses that could be compared."""
+        case = request.case
+        question, reference = question_text(case.question), reference_of(case)
+        marks_of = {}
+        for index in request.slots:
+            sources = [*reference, *self.passages_on(request, index)]
+            marks, unread = marked_numbers(question, case.responses[index].text, sources)
+            if unread is None:
+                marks_of[case.models[index]] = marks
+        return marks_of
 
     def record(self, request: Request, error: str | None, **values: Any) -> Verdict:
         """Return a verdict, invalid if there is an error, with its origin; empty responses are named, and put lowest."""
-        case, chat = request.case, self.chat
+        case = request.case
         if request.empty and not request.checklist:
             error, values = put_empty_lowest(request, self.wording, error, values, self.gives)
-        if chat is not None:
-            values |= {"checkpoint": chat.checkpoint, "left_out": tuple(chat.left_out)}
-        if books := self.books_on(request):
-            values["differs"] = _differing(case, books)
+        if self.search is not None:
+            values["differs"] = self._differing(request)
         rows = {case.row_of(index) for index in range(len(case.responses))}
         if rows != {None}:  # of a table
             values["question"] = question_text(case.question)
@@ -145,21 +146,10 @@ class BaseJudge(ABC):
         return Verdict(
             case.id, *self.author, request.slots, request.pair, request.run, error is None, error,
             models=tuple(case.models), case_digest=request.digest, settings=self.fingerprint,
+            checkpoint=self.chat.checkpoint, left_out=tuple(self.chat.left_out),
             empty=tuple(case.models[index] for index in request.empty), blind_to=self.blind_to,
             **values,
         )  # fmt: skip
-
-
-def _differing(case: Case, books: Mapping[int, Sequence[Evidence]]) -> dict[str, list[dict]]:
-    """Return model → the numbers that differ from the reference and the books, of the responses that could be compared."""
-    marks_of = {}
-    for slot, passages in books.items():
-        beside = [*reference_of(case), *passages]
-        text = case.responses[slot].text
-        marks, unread = marked_numbers(question_text(case.question), text, beside)
-        if unread is None:
-            marks_of[case.models[slot]] = marks
-    return marks_of
 
 
 class ApartJudge(BaseJudge):
@@ -171,10 +161,18 @@ class ApartJudge(BaseJudge):
     def plan(self, case: Case) -> list[Request]:
         return plan_apart(case)
 
-    def scored(self, request: Request, values: Iterable[float], error: str) -> Verdict:
-        """Return the verdict of a number for each response that is shown; with the error if none of them is finite."""
+    def scored(
+        self, request: Request, values: Iterable[float], error: str | None, **more: Any
+    ) -> Verdict:
+        """Return the verdict of a number for each response that is shown; with the error, if any, where none is finite."""
         finite = [round(float(value), 6) if math.isfinite(value) else None for value in values]
-        if all(value is None for value in finite):
+        if error and all(value is None for value in finite):
             return self.record(request, error)
         expected = by_response(finite, request.slots, len(request.case.responses))
-        return self.record(request, None, expected_scores=expected)
+        return self.record(request, None, expected_scores=expected, **more)
+
+    @staticmethod
+    def by_case(values: np.ndarray, cases: Iterable[Case]) -> list[np.ndarray]:
+        """Split what is known of the responses of all cases, [responses, …], into that of each case."""
+        ends = np.cumsum([len(case.responses) for case in cases])
+        return np.split(values, ends[:-1])

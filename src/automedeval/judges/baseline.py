@@ -62,10 +62,9 @@ class BaselineJudge(ApartJudge):
         self, prompts: Sequence[Request], wanted: Sequence[bool]
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (index, scores of all responses) of the wanted requests."""
-        scores = self._score([request.case for request in prompts])
-        ends = np.cumsum([len(request.case.responses) for request in prompts])
-        by_case = np.split(scores, ends[:-1])
-        return ((index, by_case[index]) for index, want in enumerate(wanted) if want)
+        cases = [request.case for request in prompts]
+        scores = self.by_case(self._score(cases), cases)
+        return ((index, scores[index]) for index, want in enumerate(wanted) if want)
 
     def verdict(self, request: Request, answer: np.ndarray) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""

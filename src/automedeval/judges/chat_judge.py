@@ -71,9 +71,7 @@ class Judge(BaseJudge):
     store: str = ""
 
     def __post_init__(self) -> None:
-        self.wording = self.rubric = (
-            read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
-        )
+        self.wording = read_rubric(self.rubric) if isinstance(self.rubric, str) else self.rubric
         self.name = self.name or self.chat.name
         self.rubric_name = self.wording.name
         self.rationale = self.rationale and self.wording.rationale
@@ -84,12 +82,13 @@ class Judge(BaseJudge):
 
     @cached_property
     def fingerprint(self) -> str:
-        settings = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
+        settings: list[Any] = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
         settings += [self.score_decoding, "error"]  # of prompts that are too long
-        settings += (
-            [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
-        )
-        return digest(settings + ([LABEL, WORDING] if self.asks else []))
+        if self.search:
+            settings += [self.store, template_fingerprint("completion_chain"), PASSAGES]
+        if self.asks:
+            settings += [LABEL, WORDING]
+        return digest(settings)
 
     @property
     def asks(self) -> bool:
@@ -106,8 +105,7 @@ class Judge(BaseJudge):
             prompts += rendered if isinstance(rendered, list) else [rendered]
         if self.asks:  # the longest questions that may follow each
             longest = Answer("x" * self.chat.max_new_tokens)
-            questions = [self._questions(prompt, longest) for prompt in prompts]
-            prompts += chain.from_iterable(questions)
+            prompts += chain.from_iterable([self._questions(prompt, longest) for prompt in prompts])
         return self.chat.estimate(prompts)
 
     def _questions(self, prompt: Prompt, answer: Answer) -> list[Prompt]:
@@ -153,8 +151,8 @@ class Judge(BaseJudge):
         rationale = self.rationale if request.rationale is None else request.rationale
         passages = None
         if self.search:
-            found = chain.from_iterable(lookup["passages"] for lookup in self.knowledge(request))
-            passages = list({passage["id"]: passage for passage in found}.values())
+            found = chain.from_iterable(self._found_on(request).values())
+            passages = list({passage.id: passage for passage in found}.values())
         messages = judge_messages(rubric, case.question, texts, case.reference, rationale, passages)
         constrained = self.score_decoding == "constrained"
         parts = tuple(answer_parts(rubric, len(texts), rationale)) if constrained else None
@@ -162,21 +160,17 @@ class Judge(BaseJudge):
             messages, parts, request.run, f"{self.rubric_name}:{self.wording.fingerprint}"
         )
 
-    def knowledge(self, request: Request) -> list[JsonObject]:
-        """Return what books say on the question and on each response that is shown, as verdicts record it.
+    def _found_on(self, request: Request) -> dict[str, list[Any]]:
+        """Return the passages that books have on the question and on each response that is shown, by "question" and model.
 
-        A query is "question", or the model of the response; the passages do not depend on the order of the responses.
+        They do not depend on the order of the responses.
         """
         # Paper: the teacher asks for knowledge (Algorithm 1). A judge is shown it at once, and asks nothing.
         case = request.case
-        texts = [("question", question_text(case.question))]
-        texts += [
-            (case.models[index], case.responses[index].text) for index in sorted(request.slots)
-        ]
-        return [
-            {"query": name, "passages": [passage.to_dict() for passage in self._found(text)]}
-            for name, text in texts
-        ]
+        found = {"question": self._found(question_text(case.question))}
+        for index in sorted(request.slots):
+            found[case.models[index]] = self._found(case.responses[index].text)
+        return found
 
     def _look_up(self, text: str) -> list[Any]:
         """Return the passages that are nearest to any piece of a text: an encoder reads no more than a piece of it."""
@@ -185,24 +179,18 @@ class Judge(BaseJudge):
         best = {hit.id: hit for hit in sorted(hits, key=lambda hit: hit.score)}
         return sorted(best.values(), key=lambda hit: -hit.score)[:PASSAGES]
 
-    def books_on(self, request: Request) -> dict[int, list[Evidence]]:
-        if self.search is None:
-            return {}
-        evidence = {
-            lookup["query"]: [
-                Evidence(passage["text"], passage["book"]) for passage in lookup["passages"]
-            ]
-            for lookup in self.knowledge(request)
-        }
-        models = request.case.models
-        return {
-            slot: list(dict.fromkeys(evidence["question"] + evidence[models[slot]]))
-            for slot in request.slots
-        }
+    def passages_on(self, request: Request, index: int) -> list[Evidence]:
+        found = self._found_on(request)
+        passages = found["question"] + found[request.case.models[index]]
+        return list(dict.fromkeys(Evidence(passage.text, passage.book) for passage in passages))
 
     def record(self, request: Request, error: str | None, **values: Any) -> Verdict:
-        knowledge = tuple(self.knowledge(request)) if self.search else None
-        return super().record(request, error, knowledge=knowledge, **values)
+        if self.search:
+            values["knowledge"] = tuple(
+                {"query": query, "passages": [passage.to_dict() for passage in passages]}
+                for query, passages in self._found_on(request).items()
+            )
+        return super().record(request, error, **values)
 
     def verdict(self, request: Request, answer: Answer) -> Verdict:
         slots, case = request.slots, request.case
@@ -240,14 +228,14 @@ def _expected(
 
     Where an answer scores several criteria, it is the mean over these; of the scores where there are no probabilities.
     """
-    if not odds:
-        criteria = (reading.criterion_scores or {}).values()
-        return [round(sum(scores) / len(scores), 6) for scores in zip(*criteria)] or None
-    means = [
-        sum(int(word) * p for word, p in chances.items()) / sum(chances.values())
-        for chances in odds
-    ]
-    count = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
-    return [
-        round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)
-    ]
+    by_criterion = reading.criterion_scores or {}
+    by_slot: list[Sequence[float]] = list(zip(*by_criterion.values()))
+    if odds:
+        means = [_mean(chances) for chances in odds]
+        count = len(by_criterion) or 1  # values of a slot, which follow one another
+        by_slot = [means[start : start + count] for start in range(0, len(means), count)]
+    return [round(sum(values) / len(values), 6) for values in by_slot] or None
+
+
+def _mean(chances: Mapping[str, float]) -> float:
+    return sum(int(word) * chance for word, chance in chances.items()) / sum(chances.values())

@@ -85,8 +85,7 @@ class ChecklistJudge(Judge):
             if not reading.valid:
                 errors.append(reading.error)
             else:
-                (choice,) = (reading.choices or {}).values()
-                is_met = choice == READINGS[0]
+                is_met = READINGS[0] in (reading.choices or {}).values()
                 rationales.append(reading.rationale)
                 if reply.probabilities:
                     chance = reply.probabilities[0][self.wording.choices[READINGS[0]]]

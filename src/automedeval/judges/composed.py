@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.judges.features import FEATURES, newest
+from automedeval.judges.features import columns_of, newest
 from automedeval.records import Case
 from automedeval.records.templates import environment
 
@@ -18,9 +18,7 @@ def compose(
 
     `features` are float [responses, FEATURES], NaN where one was not read.
     """
-    near, covered = (
-        features[:, FEATURES.index(name)].tolist() for name in ("late_interaction", "covered")
-    )
+    near, covered = columns_of(features, ("late_interaction", "covered")).T.tolist()
     responses = [
         {"model": model, "asked": asked, "covered": likeness, "score": score}
         for model, asked, likeness, score in zip(case.models, near, covered, scores)

@@ -9,8 +9,6 @@ from automedeval.judges.requests import Request
 from automedeval.records import JsonObject
 from automedeval.rubrics import Rubric
 
-SCORES = {"scores": int, "expected_scores": float}  # the scores of a verdict
-
 
 def put_empty_lowest(
     request: Request, rubric: Rubric | None, error: str | None, values: JsonObject, gives: str
@@ -24,45 +22,41 @@ def put_empty_lowest(
     a choice names the worse response: an empty one does no harm. A verdict that cannot be read stays invalid, unless all of
     its responses are empty.
     """
-    answered = [index for index in request.slots if index not in request.empty]
-    low = rubric.scale[0] if rubric is not None and rubric.scale is not None else None
     values = dict(values)
-    if not answered and rubric is not None:
-        if low is None:
-            choices = {criterion.name: criterion.neutral for criterion in rubric.criteria}
-            return None, values | {"choices": choices}
-        values |= _unscored(rubric, values, len(request.case.responses), gives)
-    elif error is not None or not answered:
+    answered = [index for index in request.slots if index not in request.empty]
+    if rubric is not None and not answered:
+        error = None
+        values |= _said_of_nothing(rubric, gives, len(request.case.responses))
+    if error is not None:
         return error, values
+    low = rubric.scale[0] if rubric is not None and rubric.scale is not None else None
 
-    def lowered(scores: Sequence[float | None], kind: type = int) -> tuple:
+    def lowered(scores: Sequence[float | None], kind: type = int) -> list:
         found = list(scores)
         for index in request.empty:
-            shown = (scores[slot] for slot in (*answered, index))
-            known = [score for score in shown if score is not None]
+            known = [scores[slot] for slot in (*answered, index) if scores[slot] is not None]
             found[index] = min(known, default=None) if low is None else kind(low)
-        return tuple(found)
+        return found
 
-    for name, kind in SCORES.items():
+    for name, kind in (("scores", int), ("expected_scores", float)):
         if values.get(name) is not None:
-            values[name] = lowered(values[name], kind)
-    by_criterion = values.get("criterion_scores")
-    if by_criterion:
+            values[name] = tuple(lowered(values[name], kind))
+    if by_criterion := values.get("criterion_scores"):
         values["criterion_scores"] = {
-            name: list(lowered(scores)) for name, scores in by_criterion.items()
+            name: lowered(scores) for name, scores in by_criterion.items()
         }
-    if values.get("choices") and rubric is not None:
+    if answered and rubric is not None and values.get("choices"):
         better = rubric.better & values["choices"].keys()
         values["choices"] |= dict.fromkeys(better, request.case.models[answered[0]])
     return None, values
 
 
-def _unscored(rubric: Rubric, values: JsonObject, count: int, gives: str) -> JsonObject:
-    """Return lists of scores for so many responses, none of which was answered, under the names that the judge gives."""
-    # Whether a judge of whole scores gives expected ones too is told by its answer alone.
-    given = [name for name in SCORES if values.get(name) is not None]
-    scores: JsonObject = {name: [None] * count for name in given or [gives]}
+def _said_of_nothing(rubric: Rubric, gives: str, count: int) -> JsonObject:
+    """Return neutral choices, or no scores yet for so many responses, none of which was answered."""
+    if rubric.scale is None:
+        return {"choices": {criterion.name: criterion.neutral for criterion in rubric.criteria}}
+    scores: JsonObject = {gives: [None] * count}
     if rubric.scores_criteria:
-        names = [criterion.name for criterion in rubric.criteria]
-        scores["criterion_scores"] = {name: [None] * count for name in names}
+        unscored = {criterion.name: [None] * count for criterion in rubric.criteria}
+        scores["criterion_scores"] = unscored
     return scores

@@ -3,8 +3,7 @@
 A text that the encoder cannot read (see `Encoder.reads`) counts as one without words.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -51,23 +50,28 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
     references = [case.reference or "" for case in cases]
     texts = [response.text for case in cases for response in case.responses]
     encoded = encode([*questions, *references, *texts], encoder)
+    overlaps = iter(rouge_l(cases))
     rows: list[list[float]] = []
     pairs: dict[int, tuple[str, str]] = {}  # by row
     for case, question, reference in zip(cases, questions, references):
         asked = encoded[question]
         for response in case.responses:
             text = encoded[response.text]
-            overlap = rouge_l([replace(case, responses=(response,))])[0]
-            beside = reference_features(encoded[reference], text, overlap)
-            rows.append([*own_features(asked, text), np.nan, *beside])
             if asked.pieces and text.pieces:
                 nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
-                pairs[len(rows) - 1] = question, text.pieces[nearest]
+                pairs[len(rows)] = question, text.pieces[nearest]
+            beside = reference_features(encoded[reference], text, next(overlaps))
+            rows.append([*own_features(asked, text), np.nan, *beside])
     features = np.array(rows, float).reshape(len(rows), len(FEATURES))
     different = list(dict.fromkeys(pairs.values()))
     values = dict(zip(different, pair_reader(different)[:, 0].tolist()))
     features[list(pairs), FEATURES.index("relevance")] = [values[pair] for pair in pairs.values()]
     return features
+
+
+def columns_of(features: np.ndarray, names: Iterable[str]) -> np.ndarray:
+    """Return the named ones of `FEATURES`, float [responses, names]."""
+    return features[:, [FEATURES.index(name) for name in names]]
 
 
 def newest(question: Question) -> str:

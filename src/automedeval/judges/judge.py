@@ -59,9 +59,8 @@ def _language_model(call: _Call) -> BaseJudge:
 
 def _small(call: _Call) -> BaseJudge:
     folder = Path(call.model) if call.model else SMALL
-    given = {name: call.options[name] for name in ("search", "store") if name in call.options}
-    device = call.chat.device
-    return load_small_judge(folder, call.rubric, call.encoder, device, name=call.name, **given)
+    options = {name: call.options.get(name) for name in ("name", "search", "store")}
+    return load_small_judge(folder, call.rubric, call.encoder, call.chat.device, **options)
 
 
 def _likelihood(call: _Call) -> BaseJudge:
@@ -160,8 +159,8 @@ def judge_rubric(
     own = rubric_of(model, rubric) if kind == "checkpoint" else rubric
     if own is not None:
         return own
-    is_guided = kind_of(spec).reads_rubrics and cases is not None
-    if is_guided and all(case.reference for case in cases or ()):
+    reads_references = kind_of(spec).reads_rubrics and cases is not None
+    if reads_references and all(case.reference for case in cases or ()):
         return read_rubric(GUIDED)
     return read_rubric(PACKAGED)
 
@@ -170,26 +169,22 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     """Return the `plan` of the judge that `load_judge` would make, without its model; RecordError: it cannot do the options."""
     kind = kind_of(spec)
     plan = {name: value for name, value in options.items() if name in _PLAN}
-    one_order = plan.get("orders", "1") == "1" and not plan.get("baseline")
-    if rubric.mode == "checklist" and not one_order:
-        raise RecordError(
-            "a checklist shows each response by itself: no --orders and no --baseline"
-        )
+    is_checklist = rubric.mode == "checklist"
+    fault = None
     if options.get("search") and not kind.reads_books:
-        raise RecordError(f"--judge {spec}: reads no books with this rubric: no --evidence")
-    if kind.reads_rubrics:
-        return partial(plan_requests, rubric=rubric, **plan)
-    if rubric.mode == "checklist":
-        raise RecordError(
-            f"--rubric {rubric.id}: --judge {spec} reads no criteria; a language model does, by {CRITERIA}"
-        )
-    if not one_order or plan.get("runs", 1) > 1:
-        raise RecordError(
-            f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline"
-        )
-    if kind.needs_scale and not rubric.scale:
-        raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")
-    return plan_apart
+        fault = "reads no books: no --evidence"
+    elif is_checklist and not kind.reads_rubrics:
+        fault = f"reads no criteria; a language model does, by {CRITERIA}"
+    elif kind.needs_scale and not rubric.scale:
+        fault = f"reads a scale, and --rubric {rubric.id} gives choices"
+    elif is_checklist or not kind.reads_rubrics:
+        if plan.get("orders", "1") != "1" or plan.get("baseline"):
+            fault = "sees each response by itself: no --orders and no --baseline"
+        elif not is_checklist and plan.get("runs", 1) > 1:
+            fault = "says the same each time: no --runs"
+    if fault:
+        raise RecordError(f"--judge {spec}: {fault}")
+    return partial(plan_requests, rubric=rubric, **plan) if kind.reads_rubrics else plan_apart
 
 
 def references_note(judge: BaseJudge, cases: Iterable[Case]) -> list[str]:
@@ -242,7 +237,7 @@ class JudgeSettings(EvidenceArguments):
         loaded = load_judge(
             name, self.rubric, chat, encoder=encoder, rationale=self.rationale, **books
         )
-        if loaded.gives_choices:
+        if loaded.wording and loaded.wording.scale is None:
             raise RecordError(
                 f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed"
             )

@@ -91,45 +91,42 @@ def plan_requests(
         raise RecordError(
             f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one"
         )
-    _check_baseline(case, baseline)
-    chosen = list(range(len(case.responses)))
-    if rubric.mode == "checklist":
-        if not case.criteria:
-            raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
-        return [
-            Request(case, (slot,), run=run, checklist=True)
-            for slot in chosen
-            for run in range(runs)
-        ]
-    rng = random.Random(f"{seed}:{case.id}".encode())
-    if rubric.mode == "pairwise":
-        groups: list[tuple[int, ...]] = list(itertools.combinations(chosen, 2))
-        if baseline is not None:
-            base = case.models.index(baseline)
-            groups = [(base, other) for other in chosen if other != base]
-    elif rubric.mode == "pointwise":
-        groups = [(index,) for index in chosen]
-    elif len(chosen) <= rubric.max_responses:
-        groups = [tuple(chosen)]
-    else:
-        rng.shuffle(chosen)
-        groups = list(_cyclic_groups(chosen, rubric.max_responses))
-    requests = []
-    for group in groups:
-        pair = (case.models[group[0]], case.models[group[1]]) if rubric.mode == "pairwise" else None
-        for slots in _arrangements(
-            group, orders, rng, shuffle=len(chosen) <= rubric.max_responses or pair is not None
-        ):
-            requests += [Request(case, slots, pair, run) for run in range(runs)]
-    return requests
-
-
-def _check_baseline(case: Case, baseline: str | None) -> None:
-    """Raise RecordError if a baseline is named and has no response in this case."""
+    is_checklist = rubric.mode == "checklist"
+    if is_checklist and not case.criteria:
+        raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
     if baseline is not None and baseline not in case.models:
         raise RecordError(
             f"case {case.id!r} has no response of {baseline!r}; it has {', '.join(case.models)}"
         )
+    rng = random.Random(f"{seed}:{case.id}".encode())
+    groups = _groups(case, rubric, baseline, rng)
+    # Several groups of a list are balanced over the slots as they stand.
+    shuffles = rubric.mode != "listwise" or len(groups) == 1
+    requests = []
+    for group in groups:
+        pair = (case.models[group[0]], case.models[group[1]]) if rubric.mode == "pairwise" else None
+        for slots in _arrangements(group, orders, rng if shuffles else None):
+            for run in range(runs):
+                requests.append(Request(case, slots, pair, run, checklist=is_checklist))
+    return requests
+
+
+def _groups(
+    case: Case, rubric: Rubric, baseline: str | None, rng: random.Random
+) -> list[tuple[int, ...]]:
+    """Return the responses that are shown together, as indices in the case."""
+    chosen = list(range(len(case.responses)))
+    if rubric.mode == "pairwise" and baseline is not None:
+        base = case.models.index(baseline)
+        return [(base, other) for other in chosen if other != base]
+    if rubric.mode == "pairwise":
+        return list(itertools.combinations(chosen, 2))
+    if rubric.mode != "listwise":
+        return [(index,) for index in chosen]
+    if len(chosen) <= rubric.max_responses:
+        return [tuple(chosen)]
+    rng.shuffle(chosen)
+    return list(_cyclic_groups(chosen, rubric.max_responses))
 
 
 def plan_apart(case: Case) -> list[Request]:
@@ -150,13 +147,13 @@ def _cyclic_groups(indices: list[int], size: int) -> Iterator[tuple[int, ...]]:
 
 
 def _arrangements(
-    group: tuple[int, ...], orders: str, rng: random.Random, shuffle: bool
+    group: tuple[int, ...], orders: str, rng: random.Random | None
 ) -> list[tuple[int, ...]]:
+    """Return the orders in which a group is shown; without `rng` the first one is the group's own."""
     if orders == "all":
         return list(itertools.permutations(group))
     start = list(group)
-    if shuffle:  # groups of a cycle are balanced over the slots as they stand
+    if rng is not None:
         rng.shuffle(start)
-    if orders == "latin":
-        return [tuple(start[turn:] + start[:turn]) for turn in range(len(start))]
-    return [tuple(start)]
+    turns = len(start) if orders == "latin" else 1
+    return [tuple(start[turn:] + start[:turn]) for turn in range(turns)]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.chat_judge import Judge
@@ -64,10 +64,9 @@ def judge_missing(
     the windows of each stay what they are, so that a resumed run composes the same batches. `name` labels the progress bar.
     """
     rank, count = log.processes.rank, log.processes.count
-    if judge.chat is not None:
-        judge.chat.set_date(run_date(log.run_file))
+    judge.chat.set_date(run_date(log.run_file))
     own: Iterator[Request] = itertools.islice(requests, rank, None, count)
-    if not judge.batched:  # the requests of an endpoint are packed anew
+    if not judge.chat.batched:  # the requests of an endpoint are packed anew
         own = (request for request in own if request.key not in done)
 
     def answered() -> Iterator[Verdict]:
@@ -93,50 +92,45 @@ def judge_by_file(
     answered = dict(batch_answers(answers)) if answers.exists() else {}
     written: set[str] = set()
     problems: list[str] = []
+
+    def verdicts(stream: TextIO) -> Iterator[Verdict]:
+        for request in requests:
+            prompt = judge.prompt(request)
+            body = judge.chat.body(prompt)
+            name = digest([prompt.label, prompt.run, body])
+            reply = answered.get(name)
+            if isinstance(reply, Answer):
+                yield judge.verdict(request, judge.chat.whole(prompt, reply))
+            elif name not in written:
+                written.add(name)
+                if reply is not None:
+                    problems.append(reply)
+                line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions"}
+                stream.write(json.dumps(line | {"body": body}) + "\n")
+
     with file.open("w", encoding="utf-8", newline="\n") as stream:
-
-        def verdicts() -> Iterator[Verdict]:
-            for request in requests:
-                prompt = judge.prompt(request)
-                body = judge.chat.body(prompt)
-                name = digest([prompt.label, prompt.run, body])
-                reply = answered.get(name)
-                if isinstance(reply, Answer):
-                    yield judge.verdict(request, judge.chat.whole(prompt, reply))
-                elif name not in written:
-                    if reply is not None:
-                        problems.append(reply)
-                    line = {
-                        "custom_id": name,
-                        "method": "POST",
-                        "url": "/v1/chat/completions",
-                        "body": body,
-                    }
-                    stream.write(json.dumps(line) + "\n")
-                    written.add(name)
-
-        log.fill(verdicts(), missing)
+        log.fill(verdicts(stream), missing)
     if problems and len(problems) == len(answered):
         raise RecordError(f"{answers}: no request was answered; the first, {problems[0]}")
     if not written:
         return None
     source, target, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
-    note = (
-        f"{len(problems)} requests were not answered; the first, {problems[0]}\n"
-        if problems
-        else ""
-    )
-    return note + (
+    lines = []
+    if problems:
+        lines.append(f"{len(problems)} requests were not answered; the first, {problems[0]}")
+    lines.append(
         f"{len(written)} requests to answer in {file}: vllm run-batch -i {source} -o {target} --model MODEL "
         f"--served-model-name {model}; then the same command"
     )
+    return "\n".join(lines)
 
 
 def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:
     """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid."""
-    if judge.failures:
+    failures = judge.chat.failures
+    if failures:
         raise RecordError(
-            f"{len(judge.failures)} not judged, the last: {judge.failures[-1]}; the same command tries them again"
+            f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again"
         )
     if verdicts and not any(verdict.valid for verdict in verdicts):
         raise RecordError(f"{file}: no verdict is valid, so that there is nothing to report")

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.evidence.run import Evidence, passages_beside
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
-from automedeval.judges.features import FEATURES, QUESTION, newest, read_responses
+from automedeval.judges.features import FEATURES, QUESTION, columns_of, newest, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
@@ -32,7 +31,7 @@ from automedeval.records import (
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
-from automedeval.rubrics.slots import by_response
+from automedeval.rubrics.slots import by_slot
 from automedeval.stats.agreement import Panel
 from automedeval.stats.logistic import fit_logistic, order_weights
 
@@ -63,7 +62,7 @@ class Scale:
         `names` are those of `FEATURES` that are read, `features` float [responses, FEATURES], `shares` people's mean scores as
         shares of their scale, float [responses]. RecordError if these do not depend on the features.
         """
-        features = features[:, [FEATURES.index(name) for name in names]]
+        features = columns_of(features, names)
         first, second = panel.pairs
         order = panel.relations(shares)
         gaps = ((features[first] - features[second]) * order[:, None])[order != 0]
@@ -81,11 +80,8 @@ class Scale:
 
     def shares(self, features: np.ndarray) -> np.ndarray:
         """Return the share of the scale of every response: float [responses], NaN where a feature is."""
-        read = features[:, [FEATURES.index(name) for name in self.weights]]
-        return 1 / (
-            1
-            + np.exp(-self.intercept - self.slope * (read @ np.array(list(self.weights.values()))))
-        )
+        total = columns_of(features, self.weights) @ np.array(list(self.weights.values()))
+        return 1 / (1 + np.exp(-self.intercept - self.slope * total))
 
 
 def shares_by(scales: Mapping[str, Scale], features: np.ndarray) -> np.ndarray:
@@ -124,14 +120,11 @@ class SmallJudge(ApartJudge):
 
     @property
     def fingerprint(self) -> str:
-        read = [
-            READING,
-            self.encoder.fingerprint,
-            self.adapter,
-            {"scales": _written(self.scales)},
-            self._scale,
-        ]
-        return digest(read + ([self.store] if self.search else []))
+        scales = {"scales": _written(self.scales)}
+        read = [READING, self.encoder.fingerprint, self.adapter, scales, self._scale]
+        if self.search:
+            read.append(self.store)
+        return digest(read)
 
     @property
     def reads_reference(self) -> bool:
@@ -155,36 +148,25 @@ class SmallJudge(ApartJudge):
                 continue
             read = [cases[index] for index in window]
             features = read_responses(read, self.encoder, self.pair_reader)
-            ends = np.cumsum([len(case.responses) for case in read])
-            for index, of_case in zip(window, np.split(features, ends[:-1])):
+            for index, of_case in zip(window, self.by_case(features, read)):
                 if wanted[index]:
                     yield index, of_case
 
-    def books_on(self, request: Request) -> dict[int, list[Evidence]]:
-        if self.search is None:
-            return {}
-        responses = request.case.responses
-        return {slot: passages_beside(responses[slot].text, self.search) for slot in request.slots}
-
     def verdict(self, request: Request, answer: np.ndarray) -> Verdict:
         """Return the verdict of the features of a case; it is invalid if no response could be read, and none is empty."""
-        (low, high), shares = self._scale, shares_by(self.scales, answer)
-        scores = [
-            None if np.isnan(share) else round(low + (high - low) * share, 6)
-            for share in shares.tolist()
-        ]
-        expected = by_response(scores, request.slots, len(request.case.responses))
         if not self.encoder.reads([newest(request.case.question)])[0]:
             return self.record(request, "the question cannot be read")
-        if np.isnan(shares).all() and not request.empty:
-            return self.record(request, "no response can be read")
-        likeness = answer[:, FEATURES.index("reference")]
+        low, high = self._scale
+        points = low + (high - low) * shares_by(self.scales, answer)
+        error = None if request.empty else "no response can be read"
+        verdict = self.scored(request, points, error, composed=True)
+        if not verdict.valid:
+            return verdict
+        likeness = columns_of(answer, ["reference"])
         reads_reference = self.reads_reference and not np.isnan(likeness).all()
-        verdict = self.record(
-            request, None, expected_scores=expected, reads_reference=reads_reference, composed=True
-        )
-        final = [(verdict.expected_scores or expected)[slot] for slot in request.slots]
-        return replace(verdict, rationale=compose(shown(request), answer, final, (low, high)))
+        scores = by_slot(verdict.expected_scores or (), request.slots)
+        rationale = compose(shown(request), answer, scores, self._scale)
+        return replace(verdict, reads_reference=reads_reference, rationale=rationale)
 
 
 def shown(request: Request) -> Case:
@@ -212,9 +194,7 @@ def load_small_judge(
         name, trained_on = base["name"], base["fingerprint"]
         written = content["scales"]
         scales = {name: Scale(**written[name]) for name in SCALES if name in written}
-        for scale in (scales["question"], *scales.values()):
-            if unknown := scale.weights.keys() - set(FEATURES):
-                raise ValueError(f"no feature is called {min(unknown)!r}")
+        shares_by(scales, np.empty((0, len(FEATURES))))  # fails for features that are not read
     if weights_fingerprint(place) != trained_on:
         raise RecordError(
             f"{place} is not the {name} that the small judge was trained on (fingerprint {trained_on})"

@@ -65,22 +65,24 @@ class Verdicts(list[Verdict]):
 
         by_id, table = {case.id: case for case in cases}, []
         for verdict in self:
-            models = verdict.models or [None] * (max(verdict.order, default=-1) + 1)
             case = by_id.get(verdict.case_id)
             for slot, index in enumerate(verdict.order):
-                about = {
+                model = verdict.models[index] if verdict.models else None
+                row = {
                     "case_id": verdict.case_id,
                     **_shown(verdict, case, index),
-                    "model": models[index],
+                    "model": model,
                     "judge": verdict.judge,
                     "rubric": verdict.rubric,
                     "run": verdict.run,
                     "slot": slot,
                     "valid": verdict.valid,
-                    "empty": models[index] in verdict.empty,
+                    "empty": model in verdict.empty,
+                    **_scores(verdict, index),
+                    "rationale": verdict.rationale,
+                    "error": verdict.error,
                 }
-                words = {"rationale": verdict.rationale, "error": verdict.error}
-                table.append(about | _scores(verdict, index) | words)
+                table.append(row)
         return pandas.DataFrame(table)
 
 
@@ -88,9 +90,9 @@ def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
     """Return the row, the question and the answer that a verdict is on, as far as they are known."""
     facts: JsonObject = {"row": verdict.row, "question": verdict.question}
     if case is not None:
-        row = case.row_of(index) or facts["row"]
-        answer = case.responses[index].text
-        facts = {"row": row, "question": question_text(case.question), "answer": answer}
+        facts["row"] = case.row_of(index) or verdict.row
+        facts["question"] = question_text(case.question)
+        facts["answer"] = case.responses[index].text
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 

@@ -218,6 +218,16 @@ class Chat(ABC):
         """Yield (index, answer) for the wanted prompts (None: all), in any order."""
 
 
+class NoChat(Chat):
+    """Stands in a judge that asks no model; what it computes is batched."""
+
+    name = ""
+    batched = True
+
+    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
+        raise NotImplementedError
+
+
 def answer_fitting(
     prompts: Sequence[Any],
     wanted: Sequence[bool],

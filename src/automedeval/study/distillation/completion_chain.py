@@ -68,10 +68,7 @@ class CompletionChain:
 
     @property
     def rubric(self) -> Rubric:
-        assert isinstance(
-            self.judge.rubric, Rubric
-        )  # `Judge` has read a rubric that was given by its name
-        return self.judge.rubric
+        return self.judge.wording
 
     def plan(self, case: Case) -> Request:
         """Return the one request that shows the responses of a case, with `reference_as_response` its reference as well.
