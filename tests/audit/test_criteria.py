@@ -105,6 +105,6 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
 def test_a_judge_that_reads_no_criteria_is_refused(cases, tiny_model, tmp_path, judge, command):
     judge = judge.replace("MODEL", str(tiny_model))
     args = flags(judge=judge, rubric="checklist", cases=cases, output=tmp_path / "out")
-    said = f"--judge {judge} reads no criteria; a language model does"
+    said = f"--judge {judge}: reads no criteria; a language model does"
     assert said in error_line(run_command(command, *args))
     assert not (tmp_path / "out").exists()

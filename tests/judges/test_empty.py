@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import Dataset
 from doubles.agreement_study import read, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
-from factories import read_json
-from programs import ENCODER, flags, needs_encoder, run_command, succeeded
+from factories import read_json, verdicts_in
+from programs import ENCODER, needs_encoder, run_command, succeeded
 
-from automedeval import Case, RecordError, judge_dataset, load_judge, read_rubric
+from automedeval import Case, load_judge, read_rubric
 from automedeval.harness.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
@@ -51,27 +50,23 @@ def test_a_response_that_can_be_seen_is_not_empty(text):
 )
 def test_the_small_judge_scores_each_response_by_itself(small, text):
     """Whatever stands beside them, two answers have the scores that they have alone; an empty one has the lowest."""
-    alone = [next(small([case_of(each)])).expected_scores[0] for each in (ANSWER, POOR)]
     (verdict,) = small([case_of(ANSWER, text, POOR)])
     assert verdict.valid
-    assert [verdict.expected_scores[0], verdict.expected_scores[2]] == pytest.approx(
-        alone, abs=1e-5
-    )
-    empty = text in ("", "\u200b")
-    told = (small.rubric.scale[0], ("b",), ()) if empty else (None, (), (1,))
-    assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == told
+    first, score, last = verdict.expected_scores
+    for answer, beside in ((ANSWER, first), (POOR, last)):
+        (alone,) = small([case_of(answer)])
+        assert alone.expected_scores == pytest.approx((beside,), abs=1e-5)
+    is_empty = text in ("", "\u200b")
+    told = (1.0, ("b",), ()) if is_empty else (None, (), (1,))
+    assert (score, verdict.empty, verdict.unread) == told
 
 
 @needs_encoder
 def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small):
-    texts = [
-        "Ja, lassen Sie die Tetanusimpfung auffrischen.",
-        "Evet, aşı olmalısınız.",
-        "500 mg",
-        "β-blockers: no 👍",
-    ]
-    texts += ["I", "EBV", "QD", "q8h"]
-    (verdict,) = small([case_of(*texts)])
+    german = "Ja, lassen Sie die Tetanusimpfung auffrischen."
+    turkish = "Evet, aşı olmalısınız."
+    short = ["500 mg", "β-blockers: no 👍", "I", "EBV", "QD", "q8h"]
+    (verdict,) = small([case_of(german, turkish, *short)])
     assert verdict.valid
     assert verdict.unread == ()
 
@@ -79,12 +74,12 @@ def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small):
 @needs_encoder
 def test_what_nobody_can_read_is_invalid_and_says_what(small):
     unread, unasked = case_of(THAI, "..."), case_of(ANSWER, question=THAI)
-    for case, error in (
-        (unread, "no response can be read"),
-        (unasked, "the question cannot be read"),
-    ):
-        (verdict,) = small([case])
-        assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
+    verdicts = list(small([unread, unasked]))
+    assert [verdict.error for verdict in verdicts] == [
+        "no response can be read",
+        "the question cannot be read",
+    ]
+    assert {(verdict.valid, verdict.expected_scores) for verdict in verdicts} == {(False, None)}
     (verdict,) = small([case_of("", " ")])
     assert verdict.valid
     assert verdict.expected_scores == (1.0, 1.0), "nobody answered: both are lowest"
@@ -120,19 +115,15 @@ def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one
     (verdict,) = small([case_of(ANSWER, *runs)])
     assert verdict.unread == ()
     assert max(verdict.expected_scores[1:]) < verdict.expected_scores[0] - 1
-    (verdict,) = small(
-        [case_of(ANSWER, POOR, question=f"May I take ibuprofen with food? {runs[1]}")]
-    )
-    assert verdict.valid
+    asked = case_of(ANSWER, POOR, question=f"May I take ibuprofen with food? {runs[1]}")
+    assert next(small([asked])).valid
 
 
 @needs_encoder
-@pytest.mark.parametrize("judge", ["small", "baseline:embedding to the question"])
-def test_half_a_character_is_read_as_a_question_mark(judge):
+def test_half_a_character_is_read_as_a_question_mark(small):
     """JSON can hold it, where a text was cut; no tokenizer takes it."""
-    judge = load_judge(judge, encoder=str(ENCODER))
-    (cut,) = judge([case_of(f"{ANSWER} \ud83d", "\ud83d", question="May I \udc4d take ibuprofen?")])
-    (marked,) = judge([case_of(f"{ANSWER} ?", "?", question="May I ? take ibuprofen?")])
+    (cut,) = small([case_of(f"{ANSWER} \ud83d", "\ud83d", question="May I \udc4d take ibuprofen?")])
+    (marked,) = small([case_of(f"{ANSWER} ?", "?", question="May I ? take ibuprofen?")])
     assert cut.expected_scores == marked.expected_scores
     assert (cut.expected_scores[1], cut.unread, cut.empty) == (None, (1,), ())
 
@@ -156,58 +147,47 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path):
 
 def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(tmp_path):
     """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
-    texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
-    cases = [case_of(*both, id=f"c{n}", question="Q?") for n, both in enumerate(texts)]
+    cases = [
+        case_of(ANSWER, POOR, id="both"),
+        case_of("", " ", id="none"),
+        case_of(ANSWER, "", id="one"),
+    ]
     file = write(tmp_path / "cases.jsonl", cases)
     with EndpointDouble(good_answer) as endpoint:
-        options = flags(judge="openai:double", base_url=endpoint.url, output=tmp_path / "v")
-        done = succeeded(run_command("judge", file, *options))
-    verdicts = read(tmp_path / "v" / "verdicts.jsonl")
-    assert {each["expected_scores"] for each in verdicts} == {None}
-    scores = {each["case_id"]: each["scores"] for each in verdicts}
-    assert scores == {"c0": [4, 4], "c1": [1, 1], "c2": [4, 1]}
-    table = [re.split(" {2,}", line)[:4] for line in done.stdout.splitlines()[3:5]]
-    assert table == [
-        ["a", "1–2", "3", "3.00 [1.00, 4.00]"],
-        ["b", "1–2", "3", "2.00 [1.00, 4.00]"],
-    ]
+        options = {"judge": "openai:double", "base_url": endpoint.url, "output": tmp_path / "v"}
+        done = succeeded(run_command("judge", file, **options))
+    verdicts = verdicts_in(tmp_path / "v")
+    assert {verdict.expected_scores for verdict in verdicts} == {None}
+    scores = {verdict.case_id: verdict.scores for verdict in verdicts}
+    assert scores == {"both": (4, 4), "none": (1, 1), "one": (4, 1)}
+    first, second = done.stdout.splitlines()[3:5]
+    assert re.match(r"a +1–2 +3 +3\.00 \[1\.00, 4\.00\]", first)
+    assert re.match(r"b +1–2 +3 +2\.00 \[1\.00, 4\.00\]", second)
 
 
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path):
-    judge = load_judge(
-        str(build_tiny_model(tmp_path / "model")), "medical_pairwise", {"max_new_tokens": 4}
-    )
-    (verdict,) = judge([case_of("", ANSWER)])
-    criteria = {each.name: each for each in read_rubric("medical_pairwise").criteria}
-    assert verdict.choices.keys() == criteria.keys()
-    better = {name for name, each in criteria.items() if each.polarity != "worse"}
-    assert {verdict.choices[name] for name in better} == {"b"}
-    (both,) = judge([case_of("", " ")])
-    assert both.choices == {name: each.neutral for name, each in criteria.items()}
+    model = build_tiny_model(tmp_path / "model")
+    judge = load_judge(str(model), "medical_pairwise", {"max_new_tokens": 4})
+    one, both = judge([case_of("", ANSWER), case_of("", " ")])
+    criteria = read_rubric("medical_pairwise").criteria
+    assert both.choices == {criterion.name: criterion.neutral for criterion in criteria}
+    assert one.choices.keys() == both.choices.keys()
+    for criterion in criteria:
+        if criterion.polarity != "worse":
+            assert one.choices[criterion.name] == "b"
 
 
-@pytest.mark.parametrize("name", ["longer text", "BM25 to the question"])
-def test_judges_without_a_scale_put_it_below_every_answer(name):
-    (verdict,) = load_judge(f"baseline:{name}")([case_of(ANSWER, "", POOR)])
+def test_judges_without_a_scale_put_it_below_every_answer():
+    (verdict,) = load_judge("baseline:BM25 to the question")([case_of(ANSWER, "", POOR)])
     answer, empty, poor = verdict.expected_scores
     assert empty <= min(answer, poor)
 
 
 @needs_encoder
-def test_rewards_and_tables_have_the_same_values(small):
+def test_rewards_have_the_same_values(small):
     question, texts = "May I take ibuprofen with food?", [ANSWER, "", THAI, POOR]
     (verdict,) = small([case_of(*texts)])
     assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
-    row = {"question": question, **dict(zip("abcd", texts))}
-    # A column without any text is no candidate's.
-    data = Dataset.from_list([row, row | {"b": POOR}])
-    blank = r"the data set: 1 of 8 answers are blank \(b 1\): --blank lowest .* or --blank skip"
-    with pytest.raises(RecordError, match=blank):
-        judge_dataset(small, data)
-    first, second = judge_dataset(small, data, blank="lowest")
-    assert first.expected_scores == verdict.expected_scores
-    assert second.expected_scores[1] == second.expected_scores[3]
-    assert list(judge_dataset(small, data, blank="skip").to_pandas().model) == [*"acd", *"abcd"]
 
 
 GOOD = "Swallow tablets whole together with food or milk."
@@ -220,28 +200,26 @@ CRITERIA = [
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory) -> Path:
     """Three cases: a answers all, b one and is silent in the others."""
-    asked = "How do I take ibuprofen?"
-    silent = (" \u200b\n", "")
-    answers = [(GOOD, GOOD), *((GOOD, nothing) for nothing in silent)]
-    cases = [
-        case_of(*texts, id=f"c{number}", question=asked, criteria=CRITERIA)
-        for number, texts in enumerate(answers)
-    ]
+    about = {"question": "How do I take ibuprofen?", "criteria": CRITERIA}
+    of_b = (GOOD, " \u200b\n", "")
+    cases = [case_of(GOOD, text, id=f"c{number}", **about) for number, text in enumerate(of_b)]
     return write(tmp_path_factory.mktemp("empty") / "cases.jsonl", cases)
 
 
 def test_an_empty_response_meets_no_criterion_and_nobody_is_asked(cases, tmp_path):
     with EndpointDouble(grade) as endpoint:
-        judge = flags(judge="openai:m", base_url=endpoint.url, rubric="checklist")
-        options = (*judge, *flags(cases=cases, output=tmp_path / "v"))
-        done = succeeded(run_command("judge", *options))
+        judge = {"judge": "openai:m", "base_url": endpoint.url, "rubric": "checklist"}
+        options = judge | {"cases": cases, "output": tmp_path / "v"}
+        done = succeeded(run_command("judge", **options))
         assert len(endpoint.asked) == 2 * 3 + 2  # of b about its one answer alone
-        assert "0 new" in run_command("judge", *options).stdout
-    empty = [each for each in read(tmp_path / "v" / "verdicts.jsonl") if "empty" in each]
-    assert sorted((each["case_id"], *each["empty"]) for each in empty) == [("c1", "b"), ("c2", "b")]
+        assert "0 new" in run_command("judge", **options).stdout
+    empty = [verdict for verdict in verdicts_in(tmp_path / "v") if verdict.empty]
+    assert sorted((verdict.case_id, verdict.empty) for verdict in empty) == [
+        ("c1", ("b",)),
+        ("c2", ("b",)),
+    ]
     for verdict in empty:
-        checklist = verdict["checklist"]
-        assert (checklist["met"], checklist["score"]) == ([False, False], 0.0)
+        assert (verdict.checklist["met"], verdict.checklist["score"]) == ([False, False], 0.0)
     means = reported(tmp_path / "v", cases, tmp_path / "r")["models"]["m"]["models"]
     assert means["a"]["score"]["value"] == 1
     assert means["b"]["score"]["value"] == pytest.approx(1 / 3)
@@ -249,8 +227,7 @@ def test_an_empty_response_meets_no_criterion_and_nobody_is_asked(cases, tmp_pat
 
 
 def reported(verdicts: Path, cases: Path, output: Path) -> dict:
-    files = flags(verdicts=verdicts, cases=cases, output=output)
-    succeeded(run_command("report", *files))
+    succeeded(run_command("report", verdicts=verdicts, cases=cases, output=output))
     return read_json(output / "agreement.json")
 
 

@@ -40,15 +40,6 @@ def test_scores_stand_in_the_cases_order(chat, cases):
     assert (verdict.rationale, list(verdict.models)) == ("Why.", cases[0].models)
 
 
-def test_a_group_leaves_the_others_null(chat, cases):
-    three = cases[0].responses
-    others = [replace(response, model=f"{response.model}x") for response in three]
-    six = replace(cases[0], responses=(*three, *others))
-    answer = Answer("Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1.")
-    verdict = Judge(chat).verdict(Request(six, (4, 0, 5)), answer)
-    assert verdict.scores == (3, None, None, None, 2, 1)
-
-
 def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
     """The tiny model's own answers: whole scores by criterion, and their means beside sums over its probabilities."""
     guided = [replace(case, reference="Rest and wait.") for case in cases[:2]]
@@ -61,69 +52,67 @@ def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
         odds = iter(verdict.extra["probabilities"])
         assert tuple(verdict.criterion_scores) == GUIDED
         for slot, index in enumerate(verdict.order, 1):
-            shown = [content[f"Doctor {slot}"][name]["score"] for name in GUIDED]
-            assert [verdict.criterion_scores[name][index] for name in GUIDED] == shown
-            assert verdict.scores[index] == math.floor(sum(shown) / 3 + 0.5)
-            means = []
-            for score in shown:
+            whole = expected = 0
+            for name in GUIDED:
+                score = content[f"Doctor {slot}"][name]["score"]
                 shares = next(odds)
+                assert verdict.criterion_scores[name][index] == score
                 assert int(max(shares, key=shares.get)) == score
-                means.append(sum(int(word) * share for word, share in shares.items()))
-            assert verdict.expected_scores[index] == pytest.approx(sum(means) / 3, abs=2e-4)
+                whole += score
+                expected += sum(int(word) * share for word, share in shares.items())
+            assert verdict.scores[index] == math.floor(whole / 3 + 0.5)
+            assert verdict.expected_scores[index] == pytest.approx(expected / 3, abs=2e-4)
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
 
 
 def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(chat, cases):
     judge = Judge(chat, "automedeval_guided", score_decoding="free")
     request = Request(replace(cases[0], reference="Rest."), (2, 0))
-    points = {"Doctor 1": dict(zip(GUIDED, (4, 5, 4))), "Doctor 2": dict(zip(GUIDED, (1, 2, 3)))}
-    text = json.dumps({"rationale": "Why.", **points})
+    first, second = dict(zip(GUIDED, (4, 5, 4))), dict(zip(GUIDED, (1, 2, 3)))
+    text = json.dumps({"rationale": "Why.", "Doctor 1": first, "Doctor 2": second})
     verdict = judge.verdict(request, Answer(text))
     assert (verdict.scores, verdict.rationale) == ((2, None, 4), "Why.")
     assert verdict.expected_scores == pytest.approx((2.0, None, 13 / 3), abs=1e-6)
-    by_criterion = zip(GUIDED, ([1, None, 4], [2, None, 5], [3, None, 4]))
-    assert verdict.criterion_scores == dict(by_criterion)
+    for name, scores in verdict.criterion_scores.items():
+        assert scores == [second[name], None, first[name]]
     invalid = judge.verdict(request, Answer(text.replace("5", "6")))
     assert not invalid.valid
     assert invalid.score_lists == {}
 
 
 def test_choices_name_models(chat, cases):
-    judge = Judge(chat, "instruction_pairwise")
-    models = cases[0].models
-    pair = (models[1], models[2])
-    verdict = judge.verdict(Request(cases[0], (2, 1), pair), Answer("A, tie, B, A"))
-    chosen = (models[2], "tie", models[1], models[2])
-    assert verdict.choices == dict(zip(("precision", "correctness", "format", "overall"), chosen))
-    assert verdict.pair == pair
+    _, second, third = cases[0].models
+    request = Request(cases[0], (2, 1), pair=(second, third))
+    verdict = Judge(chat, "instruction_pairwise").verdict(request, Answer("A, tie, B, A"))
+    assert verdict.choices == {
+        "precision": third,
+        "correctness": "tie",
+        "format": second,
+        "overall": third,
+    }
+    assert verdict.pair == (second, third)
 
 
 def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
     """A checkpoint that thinks first writes its thoughts into its text."""
     judge, request = Judge(chat, score_decoding="free"), Request(cases[0], (0, 1, 2))
-    first, last = (f"Score: Doctor 1: {score}. Doctor 2: 3. Doctor 3: 1." for score in (2, 5))
-    answer = f"Good.\n{last}"
+    first = "Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1."
+    answer = "Good.\nScore: Doctor 1: 5. Doctor 2: 3. Doctor 3: 1."
 
     def verdict_of(text):
         monkeypatch.setattr(chat, "_join", lambda *_: (text, ""))  # what the model writes
         ((_, answered),) = chat.answer([judge.prompt(request)])
         return judge.verdict(request, replace(answered, truncated=False))  # after eight tokens
 
-    for text in (f"<think>\nHm. {first}\n</think>\n\n{answer}", f"Hm. {first}</think>{answer}"):
-        verdict = verdict_of(text)
-        assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", answer)
-    for text in (
-        f"<think>\nHm. {first}",
-        f"<thought>\n{first}\n</thought>I decline to give scores.",
-    ):
-        assert not verdict_of(text).valid
+    verdict = verdict_of(f"<think>\nHm. {first}\n</think>\n\n{answer}")
+    assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", answer)
+    assert not verdict_of(f"<think>\nHm. {first}").valid
 
 
 @pytest.mark.parametrize("text", ["So \ud800.", ""])
 def test_a_lone_surrogate_and_an_empty_response_are_judged(chat, cases, text):
-    case = replace(
-        cases[0], responses=(replace(cases[0].responses[0], text=text), *cases[0].responses[1:])
-    )
+    first, *others = cases[0].responses
+    case = replace(cases[0], responses=(replace(first, text=text), *others))
     for judge in (Judge(chat, rationale=False), LikelihoodJudge(chat)):
         (verdict,) = judge([case])
         assert verdict.valid
@@ -143,15 +132,14 @@ def narrow(tmp_path_factory) -> LocalChat:
     return LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=8)
 
 
-@pytest.mark.parametrize("kind", [Judge, LikelihoodJudge])
-def test_overlong(kind, narrow, cases):
+def test_an_overlong_pair_of_texts_has_no_likelihood(narrow):
     small = Case("small", "Why?", (Response("a", "So."),))
     words = " ".join(f"word{number}" for number in range(3000))
     long = Case("long", "Why?", (Response("a", words), Response("b", "So.")))
-    fine, skipped = kind(narrow)([small, long])
+    fine, overlong = LikelihoodJudge(narrow)([small, long])
     assert fine.valid
-    assert not skipped.valid
-    assert "context window" in skipped.error
+    assert (overlong.valid, overlong.overlong) == (False, True)
+    assert "context window" in overlong.error
 
 
 def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow):
@@ -173,7 +161,14 @@ def test_settings_follow_what_changes_an_answer(chat, tmp_path):
     rubric = tmp_path / "mine.yaml"
     packaged = Path("src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
     rubric.write_text(packaged.replace("easy to follow", "easy to read"))
-    options = ({}, {"rationale": False}, {"score_decoding": "free"}, {"rubric": str(rubric)})
-    judges = [*(Judge(chat, **changed) for changed in options), LikelihoodJudge(chat)]
-    assert len({judge.fingerprint for judge in judges}) == 5
+    judges = [
+        LikelihoodJudge(chat),
+        Judge(chat),
+        Judge(chat, rationale=False),
+        Judge(chat, score_decoding="free"),
+        Judge(chat, rubric=str(rubric)),
+        Judge(chat, search=list, store="a"),
+        Judge(chat, search=list, store="b"),
+    ]
+    assert len({judge.fingerprint for judge in judges}) == 7
     assert Judge(chat, orders="all", seed=5).fingerprint == Judge(chat).fingerprint

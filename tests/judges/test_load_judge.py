@@ -1,5 +1,6 @@
 """The Python API beside the commands: load_judge gives the judge of each name, and data sets and verdicts become tables."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from automedeval import (
 )
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.judge import default_judge
-from automedeval.models.arguments import EncoderArguments, parse_model
+from automedeval.models.arguments import ENCODER_ON_HUB, EncoderArguments, parse_model
 from automedeval.models.checkpoints import find_model, user_models
 
 TABLES = rows_of(__file__)
@@ -75,9 +76,7 @@ def test_what_cannot_be_loaded_is_an_error(spec, options, error):
 
 def test_only_known_prefixes_are_split_off():
     assert parse_model("openai:org/model:free") == ("openai", "org/model:free")
-    assert parse_model("ORG/judge") == ("checkpoint", "ORG/judge")
     assert parse_model("C:/models/judge") == ("checkpoint", "C:/models/judge")
-    assert parse_model("likelihood") == ("checkpoint", "likelihood")
 
 
 @pytest.fixture
@@ -96,26 +95,31 @@ def test_the_small_judge_judges_unless_the_environment_names_another(machine, mo
     assert default_judge() == "small"
     with pytest.raises(RecordError, match=r"no encoder at .*; `automedeval get-models` gets it$"):
         encoder.load()
-    folder = machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2"
+    folder = user_models() / "all-MiniLM-L6-v2"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    assert (
-        Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
-    )
+    assert Path(encoder.place) == find_model("all-MiniLM-L6-v2") == folder
+    shutil.rmtree(folder)
+    cached = machine / "hub" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"
+    snapshot = cached / "snapshots" / ("c" * 40)
+    for file, text in (
+        (cached / "refs" / "main", snapshot.name),
+        (snapshot / "model.safetensors", "weights"),
+    ):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    assert Path(encoder.place) == snapshot
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "openai:m")
     assert default_judge() == "openai:m"
 
 
 def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatch):
-    for name, above in (
-        ("HF_HOME", machine),
-        ("XDG_CACHE_HOME", machine),
-        ("HOME", machine / ".cache"),
-    ):
-        monkeypatch.delenv("HF_HOME", raising=False)
-        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-        monkeypatch.setenv(name, str(machine))
-        assert user_models() == above / "automedeval" / "models"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(machine / "home"))
+    assert user_models() == machine / "home" / ".cache" / "automedeval" / "models"
+    for name in ("XDG_CACHE_HOME", "HF_HOME"):
+        monkeypatch.setenv(name, str(machine / name))
+        assert user_models() == machine / name / "automedeval" / "models"
 
 
 ROWS = TABLES["rows"]

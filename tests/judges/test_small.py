@@ -1,7 +1,6 @@
 """The small judge: trained, fitted and judging beside plain transformers; and the packaged one, with its recorded scores."""
 
 import json
-import os
 import re
 import runpy
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
@@ -35,9 +35,8 @@ from tables import rows_of
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED, Scale
 from automedeval.metrics.embedding import pieces
-from automedeval.models.arguments import ENCODER_ON_HUB
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case
+from automedeval.records import Case, Response
 from automedeval.records.cases import read_cases
 from automedeval.stats.agreement import Panel
 
@@ -45,18 +44,14 @@ pytestmark = needs_encoder
 SCALE = "automedeval"
 FAST = {"use_cpu": "true", "report_to": "none", "save_strategy": "steps", "logging_steps": 1}
 STEPS = {"lists": 12, "per_device_train_batch_size": 2, "num_train_epochs": 1, "save_steps": 2}
+STEPS |= {"learning_rate": 0.001, "seed": 0, "evaluation_cases": CASES}
 OF_TRAINING = {name: SAMPLE / f"train_{name}.jsonl" for name in ("cases", "ratings")}
 
 
-def training(output: Path, *more: object) -> list[object]:
-    """Return the arguments of six updates on the sample's ratings, saved after every other one."""
-    place = flags(**OF_TRAINING, encoder=ENCODER, output_dir=output)
-    return [*place, *flags(**FAST, **STEPS, learning_rate=0.001, seed=0), *more]
-
-
 def train(output: Path, *more: object):
-    """Train beside the sample's test cases as cases of an evaluation."""
-    return run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES, *more))
+    """Train six updates on the sample's ratings, saved after every other one; `more` overrides."""
+    options = {**OF_TRAINING, **FAST, **STEPS, "encoder": ENCODER, "output_dir": output}
+    return run_recipe("train_cross_encoder", *flags(**options), *more)
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +68,16 @@ def small(trained, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("judges") / "small"
     cases = read(OF_TRAINING["cases"])[:15]  # texts take long
     taken = write(output.with_name("cases.jsonl"), (each | {"reference": None} for each in cases))
-    files = OF_TRAINING | {"cases": taken, "output": output, "encoder": ENCODER}
-    done = succeeded(
-        run_recipe("fit_small_judge", *flags(relevance=trained, rubric=SCALE, **files))
-    )
+    options = {"relevance": trained, "rubric": SCALE, "encoder": ENCODER, "output": output}
+    options |= {"cases": taken, "ratings": OF_TRAINING["ratings"]}
+    done = succeeded(run_recipe("fit_small_judge", **options))
     assert "relevance 0." in done.stdout
     return output
 
 
-def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> list[dict]:
-    files = flags(judge=f"small:{folder}", cases=cases, encoder=ENCODER, output=tmp_path / "out")
-    succeeded(run_recipe("judge", *files, *flags(device="cpu", limit=4), *more))
+def judged(tmp_path: Path, folder: Path, cases: Path = CASES, limit: int = 4) -> list[dict]:
+    options = {"judge": f"small:{folder}", "encoder": ENCODER, "device": "cpu", "limit": limit}
+    succeeded(run_recipe("judge", cases=cases, output=tmp_path / "out", **options))
     return read(tmp_path / "out" / "verdicts.jsonl")
 
 
@@ -106,43 +100,40 @@ def test_scores_are_those_of_plain_transformers(which, beside, small, tmp_path):
     assert judged(tmp_path, folder, file) == verdicts, "it resumes"
 
 
-@pytest.fixture(scope="module")
-def people() -> dict[tuple, float]:
-    """Return (case, model) → the mean over raters of the mean over criteria, of the sample."""
-    rated: dict[tuple, dict[str, list]] = {}
-    for each in read(OF_TRAINING["ratings"]):
-        by_annotator = rated.setdefault((each["case_id"], each["model"]), {})
-        by_annotator.setdefault(each["annotator"], []).append(each["score"])
-    return {key: fmean(map(fmean, raters.values())) for key, raters in rated.items()}
-
-
-def test_the_measured_figures_are_those_of_loops(small, people):
+def test_the_measured_figures_are_those_of_loops(small):
     """Concordance of each feature with people on the fifteen cases that were fitted."""
-    plain = Plain(small)
-    right = {name: [] for name in QUESTION}
+    plain, right = Plain(small), {name: [] for name in QUESTION}
+    ratings = pandas.DataFrame(read(OF_TRAINING["ratings"]))
+    by_rater = ratings.groupby(["case_id", "model", "annotator"]).score.mean()
+    people = by_rater.groupby(["case_id", "model"]).mean()
     for case in list(read_cases(OF_TRAINING["cases"]))[:15]:
-        rated = [people[case.id, response.model] for response in case.responses]
-        features = [plain.features(case.question, response.text) for response in case.responses]
-        for (higher, first), (lower, second) in combinations(zip(rated, features), 2):
-            for name in right if abs(higher - lower) > 1e-9 else ():
-                right[name].append((first[name] - second[name]) * (higher - lower) > 0)
+        read_of = {
+            response.model: plain.features(case.question, response.text)
+            for response in case.responses
+        }
+        for first, second in combinations(read_of, 2):
+            gap = people[case.id, first] - people[case.id, second]
+            if abs(gap) <= 1e-9:
+                continue
+            for name in right:
+                right[name].append((read_of[first][name] - read_of[second][name]) * gap > 0)
     measured, *_ = read_json(small / "judge.json")["sets"].values()
     for name, hits in right.items():
         assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
 
 
 def test_fitting_has_its_own_faults_in_one_line(trained, small, tmp_path):
-    files = flags(cases=CASES, ratings=RATINGS, rubric=SCALE, encoder=ENCODER)
+    usual = {"cases": CASES, "ratings": RATINGS, "rubric": SCALE, "encoder": ENCODER}
+    usual |= {"relevance": trained, "output": tmp_path / "a"}
     (tmp_path / "mine.txt").write_text("mine")
-    files += flags(relevance=trained, output=tmp_path / "a")
-    few = flags(cases=small.with_name("cases.jsonl"), ratings=OF_TRAINING["ratings"])
-    for more, message in (
-        (["--relevance", "nowhere"], "no adapter at nowhere"),
-        (["--output", tmp_path], "holds files that are no small judge"),
-        (["--seen", "["], "--seen: not a regular expression"),
-        ([*few, "--only", "no such case"], "0 rated cases"),
+    few = {"cases": small.with_name("cases.jsonl"), "ratings": OF_TRAINING["ratings"]}
+    for change, message in (
+        ({"relevance": "nowhere"}, "no adapter at nowhere"),
+        ({"output": tmp_path}, "holds files that are no small judge"),
+        ({"seen": "["}, "--seen: not a regular expression"),
+        (few | {"only": "no such case"}, "0 rated cases"),
     ):
-        assert message in error_line(run_recipe("fit_small_judge", *files, *more))
+        assert message in error_line(run_recipe("fit_small_judge", **usual | change))
     assert not (tmp_path / "a").exists()
 
 
@@ -186,8 +177,8 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained, tmp_path):
 @pytest.mark.slow
 def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained, tmp_path):
     leaked = write(tmp_path / "leaked.jsonl", read(OF_TRAINING["cases"])[:1])
-    more = ("--start", trained, "--evaluation_cases", leaked, "--max_steps", 2)
-    done = succeeded(run_recipe("train_cross_encoder", *training(tmp_path / "more", *more)))
+    more = flags(start=trained, evaluation_cases=leaked, max_steps=2)
+    done = succeeded(train(tmp_path / "more", *more))
     assert "question of an evaluation case: 1" in done.stdout
     before, after = adapter(trained), adapter(tmp_path / "more")
     assert any(not torch.equal(before[name], after[name]) for name in before)
@@ -198,13 +189,13 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained, tm
 
 def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
     """The packaged judge on the packaged bots: the report shows both doses, whatever the scores."""
-    verdicts = judged(tmp_path, PACKAGED, SAMPLE / "two_bots.jsonl", "--limit", 12)
-    for verdict in verdicts:
+    bots = SAMPLE / "two_bots.jsonl"
+    for verdict in judged(tmp_path, PACKAGED, bots, limit=12):
         assert verdict["composed"]
-        begins = [line.split(":")[0] for line in verdict["rationale"].splitlines()]
-        assert begins[1:] == [f"Step {number}" for number in range(1, 4)]
-    files = ("--verdicts", tmp_path / "out", "--cases", SAMPLE / "two_bots.jsonl")
-    done = succeeded(run_recipe("report", *files, "--output", tmp_path / "report"))
+        steps = re.findall(r"^Step (\d):", verdict["rationale"], re.M)
+        assert steps == ["1", "2", "3"]
+    options = {"verdicts": tmp_path / "out", "cases": bots, "output": tmp_path / "report"}
+    done = succeeded(run_recipe("report", **options))
     said = "Read first: in 2 of 12 answers of bot-v2 a number differs from the reference: "
     assert f"{said}600 mg for between 100 and 200 mg." in done.stdout
     page = (tmp_path / "report" / "report.html").read_text()
@@ -215,18 +206,15 @@ def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response():
     lists_of = runpy.run_path(str(ROOT / "recipes" / "train_cross_encoder.py"))["lists_of"]
     about = "Gout is treated with rest and ice. " * 20
     beside = "Roads are built of stones and tar. " * 20
-    texts = {"long": beside + about, "short": "Rest.", "empty": "…", "unrated": "Ice."}
-    responses = [{"model": model, "text": text} for model, text in texts.items()]
-    case = Case.from_dict({"id": "c", "question": "How is gout treated?", "responses": responses})
-    short = Case.from_dict({"id": "d", "question": "Why?", "responses": responses[1:]})
-    encoder = Encoder(str(ENCODER), "cpu")
-    rows = lists_of([(case, [4, 2, 1, None]), (short, [2, None, 3])], encoder)
-    vectors = encoder.encode([case.question, *pieces(texts["long"])])
-    nearest = pieces(texts["long"])[int((vectors[1:] @ vectors[0]).argmax())]
-    assert "Gout" in nearest
-    first = {"query": "How is gout treated?", "docs": [nearest, "Rest."], "labels": [4, 2]}
-    second = {"query": "Why?", "docs": ["Rest.", "Ice."], "labels": [2, 3]}
-    assert rows == [first, second]
+    texts = (beside + about, "Rest.", "…", "Ice.")
+    responses = tuple(Response(f"m{number}", text) for number, text in enumerate(texts))
+    case = Case("c", "How is gout treated?", responses)
+    (row,) = lists_of([(case, [4, 2, 1, None])], Encoder(str(ENCODER), "cpu"))
+    nearest, short = row.pop("docs")
+    assert nearest in pieces(texts[0])
+    assert nearest.count("Gout") > 5
+    assert short == "Rest."
+    assert row == {"query": "How is gout treated?", "labels": [4, 2]}
 
 
 @pytest.mark.parametrize(
@@ -237,9 +225,9 @@ def test_what_cannot_be_judged_is_one_line(arguments, message, small, tmp_path):
     shutil.copytree(ENCODER, other)
     tokenizer = read_json(other / "tokenizer.json")
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))  # the same in other bytes
-    options = [each.format(small=small, other=other) for each in arguments]
-    options += [] if "--encoder" in options else ["--encoder", ENCODER]
-    done = run_recipe("judge", *options, "--cases", CASES, "--output", tmp_path / "out")
+    options = {"encoder": str(ENCODER)} | arguments
+    given = {name: value.format(small=small, other=other) for name, value in options.items()}
+    done = run_recipe("judge", cases=CASES, output=tmp_path / "out", **given)
     assert message in error_line(done)
 
 
@@ -247,8 +235,7 @@ def test_what_cannot_be_judged_is_one_line(arguments, message, small, tmp_path):
     ("arguments", "message"), rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"]
 )
 def test_what_cannot_be_learnt_from_is_one_line(arguments, message, tmp_path):
-    done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
-    assert message in error_line(done)
+    assert message in error_line(train(tmp_path / "out", *arguments))
 
 
 LOADED = """
@@ -276,29 +263,3 @@ def test_it_is_small_and_names_no_path_of_a_machine():
     for path in files:
         if path.suffix in (".json", ".md"):
             assert not re.search("/work|/home", path.read_text(encoding="utf-8"))
-
-
-def judge_elsewhere(
-    folder: Path, cases: Path, **environment: object
-) -> subprocess.CompletedProcess:
-    """Judge in a folder without models/."""
-    command = [sys.executable, ROOT / "recipes" / "judge.py"]
-    command += flags(device="cpu", cases=cases, output=folder / "out")
-    own = {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
-    options = {"cwd": folder, "env": os.environ | own, "capture_output": True, "text": True}
-    return subprocess.run([*map(str, command)], **options)
-
-
-def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path):
-    cases = write(tmp_path / "cases.jsonl", read(SAMPLE / "test_cases.jsonl")[:2])
-    environment = {"HF_HUB_CACHE": tmp_path / "cache", "HF_HOME": tmp_path / "home"}
-    environment |= {"AUTOMEDEVAL_JUDGE": "small"}
-    error = error_line(judge_elsewhere(tmp_path, cases, **environment))
-    assert f"no encoder at models/all-MiniLM-L6-v2, in {tmp_path}/home/" in error
-    assert not (tmp_path / "out" / "verdicts.jsonl").exists()
-    repository = tmp_path / "cache" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"
-    shutil.copytree(ENCODER, repository / "snapshots" / ("c" * 40))
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("c" * 40)
-    succeeded(judge_elsewhere(tmp_path, cases, **environment))
-    assert all(each["valid"] for each in read(tmp_path / "out" / "verdicts.jsonl"))

@@ -11,7 +11,7 @@ import numpy as np
 from automedeval.evidence.run import Evidence, marked_numbers, passages_beside, reference_of
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import Answer, NoChat, Results, Wanted, answer_fitting
+from automedeval.models.base import Answer, NoChat, Results, answer_fitting
 from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
@@ -54,7 +54,7 @@ class BaseJudge(ABC):
         """Yield one verdict per request, in the order of the cases."""
         requests = (request for case in cases for request in self.plan(case))
         for window in windows_of(requests):
-            verdicts = dict(self.judge(window))
+            verdicts = dict(self.judge(window, [True] * len(window)))
             yield from (verdicts[index] for index in sorted(verdicts))
 
     @property
@@ -97,21 +97,22 @@ class BaseJudge(ABC):
         """Return the verdict that an answer gives, in the case's order of responses."""
 
     def judge(
-        self, requests: Sequence[Request], wanted: Wanted = None
+        self, requests: Sequence[Request], wanted: Sequence[bool]
     ) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
         Without an answer a verdict is invalid, and `failed` or, if the prompt is too long, `overlong`. ChatError if the chat
         cannot go on.
         """
-        wanted = [True] * len(requests) if wanted is None else wanted
         if not any(wanted):
             return
         prompts = [self.prompt(request) for request in requests]
         for index, answer in answer_fitting(prompts, wanted, self.overflow, self.answer):
             if isinstance(answer, Answer) and (answer.failed or answer.overlong):
-                why = {"failed": answer.failed, "overlong": answer.overlong}
-                yield index, self.record(requests[index], answer.error, **why)
+                yield index, self.record(
+                    requests[index], answer.error, raw=answer.text, usage=answer.usage,
+                    truncated=answer.truncated, overlong=answer.overlong, failed=answer.failed,
+                )  # fmt: skip
             else:
                 yield index, self.verdict(requests[index], answer)
 

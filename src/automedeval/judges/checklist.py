@@ -8,7 +8,7 @@ from typing import Any
 
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
-from automedeval.models.base import Prompt, Results, Wanted, answer_groups
+from automedeval.models.base import Prompt, Results, answer_groups
 from automedeval.records import JsonObject, Verdict, digest
 from automedeval.rubrics.rubric import READINGS
 from automedeval.stats.checklist import checklist_score
@@ -26,9 +26,8 @@ class ChecklistJudge(Judge):
         return digest([super().fingerprint, 1])  # the number of criteria in a prompt
 
     def judge(
-        self, requests: Sequence[Request], wanted: Wanted = None
+        self, requests: Sequence[Request], wanted: Sequence[bool]
     ) -> Iterator[tuple[int, Verdict]]:
-        wanted = [True] * len(requests) if wanted is None else wanted
         asked = []
         for index, (request, want) in enumerate(zip(requests, wanted)):
             asked.append(want and not request.empty)

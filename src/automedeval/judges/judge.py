@@ -231,26 +231,22 @@ class JudgeSettings(EvidenceArguments):
     )
     rationale: bool = option("ask the judge for a rationale as well; slower", False)
 
-    def load(self, chat: ChatArguments, encoder: EncoderArguments) -> BaseJudge:
-        """Return the judge; RecordError if it or its books cannot be loaded, or it gives no scores."""
-        name, books = self.judge, self.books(encoder, chat.device)
-        loaded = load_judge(
-            name, self.rubric, chat, encoder=encoder, rationale=self.rationale, **books
-        )
-        if loaded.wording and loaded.wording.scale is None:
-            raise RecordError(
-                f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed"
-            )
-        return loaded
-
 
 def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
     """Load the judge that settings name: those of `JudgeSettings`, `ChatArguments` and `EncoderArguments`.
 
-    `config` names a YAML file of them, whose values the others override.
+    `config` names a YAML file of them, whose values the others override. RecordError if the judge or its books cannot be
+    loaded, or it gives no scores.
     """
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    settings, encoder, chat = parse(
-        (JudgeSettings, EncoderArguments, ChatArguments), __doc__, words
-    )
-    return settings.load(chat, encoder)
+    kinds = (JudgeSettings, EncoderArguments, ChatArguments)
+    settings, encoder, chat = parse(kinds, __doc__, words)
+    judge = load_judge(
+        settings.judge, settings.rubric, chat, encoder=encoder, rationale=settings.rationale,
+        **settings.books(encoder, chat.device),
+    )  # fmt: skip
+    if judge.wording and judge.wording.scale is None:
+        raise RecordError(
+            f"judge {settings.judge}: the rubric {judge.rubric_name} gives choices, and scores are needed"
+        )
+    return judge

@@ -3,7 +3,7 @@
 import itertools
 import json
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,24 +14,17 @@ from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.models.completions import batch_answers
 from automedeval.records import RecordError, Verdict, digest
-from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 from automedeval.records.run_record import run_arguments, run_date
 
 
-def verdict_log(
-    folder: Path,
-    judge: BaseJudge,
-    settings: str | None = None,
-    processes: Processes = ALONE,
-    renewed: Mapping[str, str] | None = None,
-    alike: Collection[str] = (),
-    again: Collection[tuple] = (),
-) -> Log:
-    """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
+def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, **options: Any) -> Log:
+    """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `options` are the others of `Log`.
+
+    `settings` is the judge's fingerprint by default.
+    """
     file = folder / "verdicts.jsonl"
-    settings = settings or judge.fingerprint
-    return Log(file, Verdict, judge.author, settings, processes, renewed, alike, again)
+    return Log(file, Verdict, judge.author, settings or judge.fingerprint, **options)
 
 
 def shorter_settings(judge: BaseJudge, folder: Path) -> list[str]:
