@@ -13,12 +13,15 @@ TABLES = rows_of(__file__)
 
 def judged(folder: Path, columns: dict[str, str | list[str]], *options: object):
     """Judge a table by the lengths of its texts; a cell has the number of its row."""
-    cells = [given if isinstance(given, list) else [given] for given in columns.values()]
-    rows = [[each[at % len(each)].replace("{}", str(at)) for each in cells] for at in range(6)]
+    rows = []
+    for number in range(6):
+        cells = [
+            cell if isinstance(cell, str) else cell[number % len(cell)] for cell in columns.values()
+        ]
+        rows.append([cell.replace("{}", str(number)) for cell in cells])
     file = write_csv(folder / "t.csv", columns, rows)
-    return run_command(
-        "judge", file, "--judge", "baseline:longer text", "--output", folder / "out", *options
-    )
+    judge = ("--judge", "baseline:longer text", "--output", folder / "out")
+    return run_command("judge", file, *judge, *options)
 
 
 def test_known_names_and_columns_without_text_are_left_out_and_every_other_text_is_an_answer(

@@ -10,15 +10,11 @@ GOOD = {"criterion": "names the dose", "points": 5, "tags": ["theme:x"], "axis":
 
 
 def test_criteria_are_read_and_written_again_with_their_unknown_keys():
-    case = Case.from_dict(
-        CASE | {"criteria": [GOOD, {"criterion": " says to wait ", "points": -2.5}], "more": 1}
-    )
-    assert [each.points for each in case.criteria] == [5, -2.5]
+    wait = {"criterion": " says to wait ", "points": -2.5}
+    case = Case.from_dict(CASE | {"criteria": [GOOD, wait], "more": 1})
+    assert [criterion.points for criterion in case.criteria] == [5, -2.5]
     assert case.extra == {"more": 1}
-    assert case.to_dict()["criteria"] == [
-        GOOD,
-        {"criterion": " says to wait ", "points": -2.5, "tags": []},
-    ]
+    assert case.to_dict()["criteria"] == [GOOD, wait | {"tags": []}]
     assert "criteria" not in Case.from_dict(CASE).to_dict()
 
 
@@ -33,10 +29,10 @@ def test_the_digest_for_other_judges_does_not_know_the_criteria():
     ("changes", "said"), rows_of(__file__)["test_bad_criteria_get_one_line_that_names_the_case"]
 )
 def test_bad_criteria_get_one_line_that_names_the_case(changes, said):
-    entries = [
-        {key: value for key, value in (GOOD | each).items() if value != "ABSENT"}
-        for each in changes
-    ]
+    entries = []
+    for change in changes:
+        criterion = GOOD | change
+        entries.append({key: criterion[key] for key in criterion if criterion[key] != "ABSENT"})
     with refused("case 'c': ", said):
         Case.from_dict(CASE | {"criteria": entries})
 
@@ -51,8 +47,10 @@ def test_labels_of_entailment_are_met_or_not():
 
 
 def test_only_a_verdict_on_criteria_has_a_checklist_in_its_line():
-    base = {"case_id": "c", "judge": "j", "rubric": "r@1", "order": [0], "valid": True}
-    assert "checklist" not in Verdict.from_dict(base).to_dict()
-    held = base | {"checklist": {"met": [True, None]}}
-    assert Verdict.from_dict(held).to_dict()["checklist"] == {"met": [True, None]}
-    assert Verdict.from_dict(held).digest != Verdict.from_dict(base).digest
+    plain = {"case_id": "c", "judge": "j", "rubric": "r@1", "order": [0], "valid": True}
+    checklist = {"met": [True, None]}
+    of_scores = Verdict.from_dict(plain)
+    of_criteria = Verdict.from_dict(plain | {"checklist": checklist})
+    assert "checklist" not in of_scores.to_dict()
+    assert of_criteria.to_dict()["checklist"] == checklist
+    assert of_criteria.digest != of_scores.digest

@@ -32,9 +32,11 @@ REFUSED = ROWS["files"] | {
 
 def filled_in(content):
     """Return a content with what its names in braces stand for, and what follows a name in the place of its `%s`."""
-    return re.sub(
-        r"\{([A-Z]+) ?(.*?)\}", lambda match: CONTENTS[match[1]].replace("%s", match[2]), content
-    )
+
+    def meaning(match):
+        return CONTENTS[match[1]].replace("%s", match[2])
+
+    return re.sub(r"\{([A-Z]+) ?(.*?)\}", meaning, content)
 
 
 @pytest.fixture
@@ -66,11 +68,8 @@ def test_a_file_that_harms_is_one_line(good_files, command, name, content, said)
 
 
 def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_files):
-    text = (
-        filled_in(f"{{CASE Rest. {HALF}}}\n")
-        .replace("c1", f"c1 {HALF}")
-        .replace("Flu?", f"Flu {HALF}")
-    )
+    text = filled_in(f"{{CASE Rest. {HALF}}}\n")
+    text = text.replace("c1", f"c1 {HALF}").replace("Flu?", f"Flu {HALF}")
     Path("cut.jsonl").write_text(text)
 
     def reply(body):

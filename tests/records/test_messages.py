@@ -2,9 +2,9 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
+from factories import write
 from programs import error_line, run_command
 from tables import rows_of
 
@@ -13,18 +13,12 @@ from automedeval import read_cases
 ROWS = rows_of(__file__)
 
 
-def write(folder: Path, *rows: dict, name: str = "cases.jsonl") -> Path:
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder / name
-
-
 @pytest.mark.parametrize(
     ("question", "read"), ROWS["test_a_conversation_is_read_with_parts_and_tool_calls"]
 )
 def test_a_conversation_is_read_with_parts_and_tool_calls(question, read, tmp_path):
-    (case,) = read_cases(
-        write(tmp_path, {"id": 7, "question": question, "responses": ROWS["messages"][-1]})
-    )
+    row = {"id": 7, "question": question, "responses": ROWS["messages"][-1]}
+    (case,) = read_cases(write(tmp_path / "cases.jsonl", [row]))
     assert case.id == "7"
     assert case.question == read
 
@@ -33,7 +27,7 @@ def test_a_conversation_is_read_with_parts_and_tool_calls(question, read, tmp_pa
     ("row", "question", "answers"), ROWS["test_rows_of_messages_are_a_table_of_answers"]
 )
 def test_rows_of_messages_are_a_table_of_answers(row, question, answers, tmp_path):
-    (case,) = read_cases(write(tmp_path, row))
+    (case,) = read_cases(write(tmp_path / "cases.jsonl", [row]))
     assert case.question == question
     assert [response.text for response in case.responses] == answers
     held = re.search("thinking|tool_|function_call|analysis", json.dumps(row)) is not None
@@ -42,9 +36,8 @@ def test_rows_of_messages_are_a_table_of_answers(row, question, answers, tmp_pat
 
 @pytest.mark.parametrize(("row", "error"), ROWS["test_a_message_without_text_is_named"])
 def test_a_message_without_text_is_named(row, error, tmp_path):
-    file = write(tmp_path, row)
-    line = error_line(
-        run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "v")
-    )
+    file = write(tmp_path / "cases.jsonl", [row])
+    judged = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
+    line = error_line(judged)
     assert line.startswith(f"error: {file}:")
     assert error in line

@@ -1,9 +1,9 @@
 """What the question of a case is, by every program that reads or compares it, however a conversation is written."""
 
-import json
-
 import pytest
+from factories import write
 from programs import run_command, succeeded
+from tables import write_csv
 
 from automedeval.records import Case, key_of
 from automedeval.records.cases import read_cases
@@ -22,26 +22,21 @@ def case(question, text, **more):
     return {"id": "one", "question": question, "responses": [{"model": "m", "text": text}], **more}
 
 
-def write(file, row):
-    file.write_text(json.dumps(row) + "\n", "utf-8")
-    return file
-
-
 @pytest.mark.parametrize("question", SAME.values(), ids=SAME)
 def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     """It is a leak, one case of two versions, and what a table of ratings means by its text."""
     plain, talk = case(ASKED, "Ask a doctor."), case(question, "One tablet is enough for her.")
     leaks = Evaluation([Case.from_dict(talk)]).leaks([Case.from_dict(plain)])
     assert list(leaks) == [("one", "question of an evaluation case")]
-    files = [write(tmp_path / "v1.jsonl", talk), write(tmp_path / "v2.jsonl", plain)]
-    judge = ("--judge", "baseline:longer text", "--output", tmp_path / "out")
-    done = succeeded(run_command("judge", f"v1={files[0]}", f"v2={files[1]}", *judge))
-    assert "1 cases, 1 with an answer of all 2 models" in done.stdout
-    told = "1 cases differ in 'question' between the files: the first is taken"
-    assert (told in done.stdout) == (len(question) > 1)
-    rated = "".join(f'"{ASKED}",v{number},ann,{number}\n' for number in (1, 2))
-    ratings = tmp_path / "ratings.csv"
-    ratings.write_text(f"question,model,rater,score\n{rated}", "utf-8")
+    first, second = write(tmp_path / "v1.jsonl", [talk]), write(tmp_path / "v2.jsonl", [plain])
+    versions = (f"v1={first}", f"v2={second}")
+    judged = run_command("judge", *versions, judge="baseline:longer text", output=tmp_path / "out")
+    said = succeeded(judged).stdout
+    assert "1 cases, 1 with an answer of all 2 models" in said
+    differ = "1 cases differ in 'question' between the files: the first is taken"
+    assert (differ in said) == (len(question) > 1)
+    rows = [[ASKED, "v1", "ann", 1], [ASKED, "v2", "ann", 2]]
+    ratings = write_csv(tmp_path / "ratings.csv", ("question", "model", "rater", "score"), rows)
     placed, _ = placed_ratings(ratings, read_cases(tmp_path / "out/cases.jsonl"))
     assert [rating.case_id for _, rating in placed] == ["one", "one"]
 

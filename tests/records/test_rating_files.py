@@ -1,18 +1,17 @@
 """Ratings as people and other programs write them."""
 
 import json
-import re
 
+import numpy as np
 import pandas
 import pytest
 from factories import read_json
 from programs import error_line, run_command, succeeded
-from tables import rows_of, write_csv
+from tables import refused, rows_of, write_csv
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.records import Case, RecordError, Response
-from automedeval.records.ratings import NAMING, UNSURE
+from automedeval.records import Case, Response
 
 ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
@@ -74,17 +73,11 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_p
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(file), cases)
     assert people.annotators == annotators
-    assert {
-        name: on_criterion(people, name)[cases.locate("k1", "m1")] for name in people.by_criterion
-    } == criteria
-    assert [note for note in people.notes if note.startswith(str(file))] == [
-        f"{file}: {note}" for note in notes
-    ]
-
-
-def told(error):
-    words = {"NAMING": NAMING, "UNSURE": UNSURE}
-    return re.sub("|".join(words), lambda match: words[match[0]], error)
+    rated = cases.locate("k1", "m1")
+    scores = {name: on_criterion(people, name)[rated] for name in people.by_criterion}
+    assert scores == criteria
+    own = [note.partition(": ")[2] for note in people.notes if note.startswith(str(file))]
+    assert own == notes
 
 
 @pytest.mark.parametrize(
@@ -93,29 +86,25 @@ def told(error):
 def test_a_rating_that_cannot_be_read_stops_with_its_line(head, row, error, tmp_path):
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
-    with pytest.raises(RecordError) as raised:
+    with refused(f"{tmp_path}/{error}"):
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
-    assert str(raised.value) == f"{tmp_path}/{told(error)}"
 
 
 def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
     """The longer answer is the less incomplete one, in every case."""
-    answers = [[f"Question {at}?", "Rest and drink.", "Rest and drink a lot."] for at in range(6)]
+    asked = [f"Question {at}?" for at in range(6)]
+    answers = [[question, "Rest and drink.", "Rest and drink a lot."] for question in asked]
     table = write_csv(tmp_path / "t.csv", ("question", "a", "b"), answers)
-    rows = [
-        [asked, model, "ann", criterion, score]
-        for asked, *_ in answers
-        for model, scores in (("a", (5, 1)), ("b", (2, 2)))
-        for criterion, score in zip(("missed diagnosis", "bedside manner"), scores)
-    ]
-    ratings = write_csv(
-        tmp_path / "r.csv", ("question", "model", "rater", "criterion", "score"), rows
-    )
-    judge = ("--judge", "baseline:longer text", "--output", tmp_path / "v")
-    succeeded(run_command("judge", table, *judge))
-    given = ("--cases", table, "--ratings", ratings, "--output", tmp_path / "report")
-    report = ("report", "--verdicts", tmp_path / "v", *given, "--resamples", 100)
-    assert error_line(run_command(*report)).endswith(f"r.csv: 'bedside manner' {UNSURE}")
+    ratings = tmp_path / "r.csv"
+    given = [("a", 5, 1), ("b", 2, 2)]
+    rows = [[question, "ann", *scores] for question in asked for scores in given]
+    head = ("question", "rater", "model", "criterion_missed diagnosis", "criterion_bedside manner")
+    write_csv(ratings, head, rows)
+    succeeded(run_command("judge", table, judge="baseline:longer text", output=tmp_path / "v"))
+    report = ("report", "--verdicts", tmp_path / "v", "--cases", table, "--ratings", ratings)
+    report += ("--output", tmp_path / "report", "--resamples", 100)
+    unsure = "r.csv: 'bedside manner' does not say whether a higher number is better"
+    assert unsure in error_line(run_command(*report))
     other = error_line(run_command(*report, "--worse", "fear"))
     assert "there is no criterion 'fear', but bedside manner, missed diagnosis" in other
     for worse, agrees, way in (
@@ -123,9 +112,8 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
         ("none", 0, "better on bedside manner, missed diagnosis"),
     ):
         succeeded(run_command(*report, "--worse", worse))
-        result = read_json(tmp_path / "report/agreement.json")
-        figures = result["judges"]["baseline:longer text"]
-        assert figures["pairwise_accuracy"]["value"] == agrees
+        judges = read_json(tmp_path / "report/agreement.json")["judges"]
+        assert judges["baseline:longer text"]["pairwise_accuracy"]["value"] == agrees
         assert way in (tmp_path / "report/report.html").read_text("utf-8")
 
 
@@ -133,7 +121,7 @@ def test_two_answers_to_one_question_of_a_form_are_no_score(tmp_path):
     given = [{"from_name": "overall", "value": {"choices": [score]}} for score in ("4", "5")]
     task = {"data": {"question": ASKED["k1"], "model": "m1"}, "annotations": [{"result": given}]}
     (tmp_path / "r.json").write_text(json.dumps([task]))
-    with pytest.raises(RecordError, match="the score in 'overall' is no number"):
+    with refused(tmp_path / "r.json", "the score in 'overall' is no number"):
         read_ratings(str(tmp_path / "r.json"), Cases(CASES, "cases.jsonl"))
 
 
@@ -179,15 +167,9 @@ def test_no_blank_cell_turns_the_preference_of_several_raters(
     people, cases, read = rated(tmp_path, rows)
     read_relation = people.relations[cases.index["k1"]]
     assert read[:2] == scores
-    assert read_relation == relation or (relation is None and read_relation != read_relation)
-    apart, lack = [
-        "1 pair of rated answers that no one",
-        "1 of 2 cases have answers that lack a criterion",
-    ]
-    assert any(apart in note for note in people.notes) == (noted == "apart")
-    assert any(lack in note for note in people.notes) == (noted in ("lack", "left out"))
-    left_out = "have no criterion that all rated answers have and are left out of every agreement"
-    assert (f"1 of 2 cases {left_out}" in people.notes) == (noted == "left out")
+    assert np.array_equal(read_relation, np.nan if relation is None else relation, equal_nan=True)
+    noticed = "\n".join(people.notes)
+    assert [word for word, note in ROWS["notes"].items() if note in noticed] == noted
     assert "1 of 2 cases have no rating and are left out of every agreement" in people.notes
 
 
@@ -195,7 +177,5 @@ def test_a_question_that_two_cases_ask_needs_an_id(tmp_path):
     file = tmp_path / "r.csv"
     file.write_text("question,model,rater,score\nQ?,m1,ann,4\n")
     twice = [Case(name, "Q?", CASES[0].responses) for name in ("k1", "k2")]
-    with pytest.raises(
-        RecordError, match=r"r\.csv:2: the cases 'k1', 'k2' ask this question; give case_id"
-    ):
+    with refused(f"{file}:2: the cases 'k1', 'k2' ask this question; give case_id"):
         read_ratings(str(file), Cases(twice, "cases.jsonl"))

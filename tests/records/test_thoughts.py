@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from factories import verdicts_in
 from programs import run_command
 from tables import rows_of
 
@@ -54,35 +55,24 @@ def test_what_is_no_thought_stays(text):
     assert case_of(text).responses[0] == Response("m", text)
 
 
-def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path):
-    own, file = {"reference": ANSWER, "plain": ANSWER}, tmp_path / "answers.json"
-    thinking = {f"May I take {n} pills?": f"<think>Take {n}!</think>{ANSWER}" for n in (2, 3)}
-    file.write_text(
-        json.dumps([own | {"question": asked, "thinks": text} for asked, text in thinking.items()])
-    )
-    done = run_command(
-        "judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "verdicts"
-    )
-    assert "2 answers held thoughts or control tokens, which are removed" in done.stdout
-    for line in (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines():
-        first, second = json.loads(line)["expected_scores"]
-        assert first == second
+LONG = "Take one tablet. " * 10_000
+# what a file holds, and what is judged of it
+READ = {
+    f"<think>Take two!</think>{ANSWER}": ANSWER,
+    LONG: LONG[:LONGEST_ANSWER],
+    "<think>x</think>" + "休む 。" * 30_000: ("休む 。" * 30_000)[:LONGEST_ANSWER],
+}
 
 
-LONG = "1 answer held more than 100,000 characters, of which only the first 100,000 are read"
-
-
-@pytest.mark.parametrize(
-    "text", ["Take one tablet. " * 10_000, "<think>x</think>" + "休む 。" * 30_000]
-)
-def test_of_a_very_long_answer_the_first_characters_are_judged(text, tmp_path):
-    own = text.removeprefix("<think>x</think>")[:LONGEST_ANSWER]
+def test_an_answer_scores_as_what_is_read_of_it_and_the_run_counts_the_rest(tmp_path):
+    rows = []
+    for number, (text, read) in enumerate(READ.items()):
+        rows.append({"question": f"May I take {number} pills?", "whole": text, "read": read})
     file = tmp_path / "answers.json"
-    file.write_text(json.dumps([{"question": "Two pills?", "whole": text, "beginning": own}]))
-    done = run_command(
-        "judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "verdicts"
-    )
-    assert LONG in done.stdout, done.stderr
-    (verdict,) = (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines()
-    first, second = json.loads(verdict)["expected_scores"]
-    assert first == second > 0
+    file.write_text(json.dumps(rows))
+    done = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
+    assert "2 answers held thoughts or control tokens, which are removed" in done.stdout
+    assert "2 answers held more than 100,000 characters" in done.stdout
+    for verdict in verdicts_in(tmp_path / "v"):
+        first, second = verdict.expected_scores
+        assert first == second > 0

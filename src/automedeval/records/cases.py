@@ -5,15 +5,23 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from automedeval.records.columns import Columns, Table
+from automedeval.records.columns import Columns, no_value, without_blanks
 from automedeval.records.errors import errors_at
 from automedeval.records.messages import without_messages
 from automedeval.records.questions import question_text
 from automedeval.records.readers import Placed
 from automedeval.records.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest
+
+
+class Table(NamedTuple):
+    """What a table of answers holds."""
+
+    columns: Columns  # that were read
+    cases: list[tuple[str, Case]]  # place and unchecked case
+    notes: list[str]  # on columns, rows and cases, and on what is blank or not the same
 
 
 def read_cases(
@@ -90,13 +98,22 @@ def read_table(
     for place, row in placed:
         with errors_at(place):
             contents.append((place, without_messages(row)))
-    read = Columns.of([row for _, row in contents], str(path), columns, least_responses)
-    table = read.table(str(path), contents, blank)
-    cases = [(place, case) for place, case in table.cases if case.responses or not least_responses]
-    notes = list(table.notes)
-    if without := len(table.cases) - len(cases):
+    rows = [row for _, row in contents]
+    read = Columns.of(rows, str(path), columns, least_responses)
+    cases, notes = read.cases(contents)
+    cases, blanks = without_blanks(str(path), cases, blank)
+    about = [f"read: {read}"]
+    if unread := read.unread(rows):
+        about.append(f"not read: {', '.join(unread)}")
+    about.append(f"{len(rows):,} rows, {len(cases):,} cases")
+    notes = [*about, *notes, *blanks]
+    words = sum(no_value(answer.text) for _, case in cases for answer in case.responses)
+    if words:
+        notes.append(f"answers that are words like NA or None, read as they stand: {words:,}")
+    answered = [(place, case) for place, case in cases if case.responses or not least_responses]
+    if without := len(cases) - len(answered):
         notes.append(f"cases without an answer, left out: {without:,}")
-    return Table(read, list(_named(cases)), notes)
+    return Table(read, list(_named(answered)), notes)
 
 
 def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:

@@ -6,6 +6,7 @@ responses. A long table has a row for each response: the columns question, model
 
 import itertools
 import re
+import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +30,12 @@ BESIDE, TRUSTED, NO_VALUE, CRITERIA = (
 )
 ROLES = ("question", "reference", "id", "topic", "model")
 KNOWN = BESIDE.union(*(NAMES[role] for role in ROLES))
-ENDINGS = ("id", "comment", "comments", "note", "notes")
+ENDINGS = ("id", "comment", "note")
 NOT_JUDGED = "no text, not judged"
 NO_TEXT = re.compile("|".join(_WORDS["no_text"]), re.S | re.I)
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
 CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
+SIGNS = string.punctuation + string.whitespace + "–—…"  # not those of a score in stars
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 
 
@@ -77,7 +79,7 @@ class Columns:
                 if name not in names:
                     raise RecordError(f"--columns: no column {name!r}; the columns are {listed}")
             doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
-            unknown = [name for name in free if not _is_known(name)]
+            unknown = [name for name in free if not is_known(name)]
             texts = [name for name in unknown if _has_text(name, rows)]
             if "question" not in roles:
                 doubts.insert(0, "no column is called question")
@@ -113,116 +115,97 @@ class Columns:
         beside = (self.model, self.answer, self.reference, self.topic, self.id)
         return [self.question, *self.responses, *(name for name in beside if name is not None)]
 
-    def table(self, source: str, placed: Sequence[Placed], blank: str | None = None) -> "Table":
-        """Return what the rows `(place, row)` of the file `source` hold; `without_blanks` says what a blank cell is.
+    def unread(self, rows: Sequence[dict]) -> list[str]:
+        """Return the other columns of these rows, with what has no text marked so."""
+        unread = []
+        for name in names_of(rows):
+            if name not in self.every:
+                unread.append(_quoted(name) + ("" if _has_text(name, rows) else " (no text)"))
+        return unread
+
+    def cases(self, placed: Iterable[Placed]) -> tuple[PlacedCases, list[str]]:
+        """Return the cases that the rows `(place, row)` of a table hold, and a line if the ids are no cases'.
 
         A case has the number of its first row as `row`, from 1, and each response of a long table its own. A blank cell is no
-        reference and no topic. In a long table the rows with one id are a case; without ids, or where the rows of a question
-        have different ids, those with one question. Questions that differ in blanks alone are one, and the shortest of their
-        texts is kept. RecordError if a column is missing in a row, a cell is not text, a reference is a word that programs
-        write where there is none, the rows of a case contradict each other, or a fault of `without_blanks`.
+        reference, no topic, and a response without text. In a long table the rows with one id are a case; without ids, or where
+        the rows of a question have different ids, those with one question. Questions that differ in blanks alone are one.
+        RecordError if a cell is not text, a reference is a word that programs write where
+        there is none, or the rows of a case contradict each other.
         """
         rows = []
         for number, (place, row) in enumerate(placed, 1):
             with errors_at(place):
-                rows.append(_Row(number, place, self._cells(row)))
-        cases, notes = self._cases(rows)
-        cases, blanks = without_blanks(source, cases, blank)
-        contents = [row for _, row in placed]
-        filled_columns = filled_names(contents)
-        unread = []
-        for name in names_of(contents):
-            # a column that has neither a name nor a filled cell is none
-            is_column = name in filled_columns or not NAMELESS.fullmatch(name)
-            if is_column and name not in self.every:
-                unread.append(_quoted(name) + ("" if _has_text(name, contents) else " (no text)"))
-        read = [f"read: {self}"]
-        if unread:
-            read.append(f"not read: {', '.join(unread)}")
-        read.append(f"{len(rows):,} rows, {len(cases):,} cases")
-        notes = [*read, *notes, *blanks]
-        responses = [case.responses for _, case in cases]
-        words = sum(no_value(response.text) for response in itertools.chain(*responses))
-        if words:
-            notes.append(f"answers that are words like NA or None, read as they stand: {words:,}")
-        return Table(self, cases, notes)
+                rows.append(self._row(number, place, row))
+        questions = [key_of(row.question) for row in rows]
+        ids = [row.id for row in rows]
+        are_shared = len(set(ids)) < len(ids)
+        is_each_asked_once = not self.model or len(set(questions)) == len(questions)
+        by_id = any(ids) and (are_shared or is_each_asked_once)
+        groups: dict[str | int, list[_Row]] = {}
+        for row, question in zip(rows, questions):
+            key = row.id if by_id else question
+            if by_id and self.model and not key:
+                fault = "the id is blank, and in other rows it names the case"
+                raise RecordError(f"{row.place}: {fault}")
+            # of a wide table each row is a case
+            groups.setdefault(key if self.model else row.number, []).append(row)
+        cases = [(group[0].place, _case(group, by_id)) for group in groups.values()]
+        return cases, [f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else []
 
-    def _cells(self, row: dict) -> dict:
-        """Return the cells that are read; one that a row lacks is blank. RecordError if one is not text, or no reference."""
-        for name in filter(None, (self.question, self.model)):
-            if name not in row:
-                raise RecordError(f"{name!r} is missing; found the keys {', '.join(map(str, row))}")
+    def _row(self, number: int, place: str, row: dict) -> "_Row":
+        """Return what is read of a row; RecordError if a cell is not text, or no question or reference."""
         cells = {name: row.get(name) for name in self.every}
         for name, cell in cells.items():
             if name == self.id and type(cell) is int:
                 cells[name] = str(cell)
             elif not (isinstance(cell, str | None) or (name == self.question and _is_asked(cell))):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
-        if is_failure(cells[self.question]):
-            raise RecordError(f"the question is an error of a program: {cells[self.question]!r}")
-        if fault := fault_of_reference(self.reference and cells.get(self.reference)):
-            raise RecordError(fault)
-        return cells
-
-    def _cases(self, rows: Sequence["_Row"]) -> tuple[PlacedCases, list[str]]:
-        """Return the cases, and lines on what the rows of one case differ in."""
-        questions = [str(row.number) for row in rows]  # of a wide table each row has its own
-        if self.model:
-            questions = [key_of(row.cells[self.question]) for row in rows]
-        ids = [_text(row.cells.get(self.id)) for row in rows]
-        are_shared = len(set(ids)) < len(ids)
-        by_id = any(ids) and (are_shared or len(set(questions)) == len(questions))
-        groups: dict[str, list[_Row]] = {}
-        for row, key in zip(rows, ids if by_id and self.model else questions):
-            if not key and by_id:
-                fault = "the id is blank, and in other rows it names the case"
-                raise RecordError(f"{row.place}: {fault}")
-            groups.setdefault(key, []).append(row)
-        cases = [(group[0].place, self._case(group, by_id)) for group in groups.values()]
-        return cases, [f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else []
-
-    def _case(self, rows: Sequence["_Row"], by_id: bool) -> Case:
-        first = rows[0].cells
-        same = "id" if by_id else "question"
-        question, reference, topic = (
-            self._same(role, rows, same) for role in ("question", "reference", "topic")
+        question, reference, topic, case_id = (
+            cells.get(name) for name in (self.question, self.reference, self.topic, self.id)
         )
-        responses = [Response(name, _text(first[name])) for name in self.responses]
-        for row in rows if self.model else ():
-            model, answer = _text(row.cells[self.model]), _text(row.cells[self.answer])
-            responses.append(Response(model, answer, {"row": row.number}))
-        name = _text(first[self.id]).strip() if by_id else ""
-        about = {"row": rows[0].number}
-        return Case(name, question or "", tuple(responses), reference, topic, about)
-
-    def _same(self, role: str, rows: Sequence["_Row"], same: str) -> Any:
-        """Return the shortest of the cells that the rows of a case have for a role; RecordError if they differ."""
-        column = getattr(self, role)
-        given = [row for row in rows if filled(row.cells.get(column))]
-        for row in given:
-            if key_of(row.cells[column]) != key_of(given[0].cells[column]):
-                what = f"another {role} than {given[0].place}, with the same {same}"
-                raise RecordError(f"{row.place}: {what}")
-        cells = [row.cells[column] for row in given]
-        return min(cells, key=lambda cell: (len(str(cell)), str(cell)), default=None)
+        if is_failure(question):
+            raise RecordError(f"the question is an error of a program: {question!r}")
+        if fault := fault_of_reference(reference):
+            raise RecordError(fault)
+        answers = [Response(name, _text(cells[name])) for name in self.responses]
+        if self.model and self.answer:
+            model, answer = _text(cells[self.model]), _text(cells[self.answer])
+            answers = [Response(model, answer, {"row": number})]
+        return _Row(number, place, question, reference, topic, _text(case_id).strip(), answers)
 
 
 class _Row(NamedTuple):
-    """A row of a table, from 1, with the cells that are read of it."""
+    """What is read of a row of a table, from 1."""
 
     number: int
     place: str
-    cells: dict
+    question: Any
+    reference: str | None
+    topic: str | None
+    id: str
+    answers: list[Response]
 
 
-class Table(NamedTuple):
-    """What a table of answers holds."""
-
-    columns: Columns  # that were read
-    cases: list[
-        tuple[str, Case]
-    ]  # place and unchecked case; `read_table` gives an id to one that has none
-    notes: list[str]  # on columns, rows and cases, and on what is blank or not the same
+def _case(rows: Sequence[_Row], by_id: bool) -> Case:
+    """Return the case of some rows, without an id unless they have that of the case."""
+    about = {}
+    for role in ("question", "reference", "topic"):
+        given = [row for row in rows if filled(getattr(row, role))]
+        for row in given:
+            if key_of(getattr(row, role)) != key_of(getattr(given[0], role)):
+                same = "id" if by_id else "question"
+                what = f"another {role} than {given[0].place}, with the same {same}"
+                raise RecordError(f"{row.place}: {what}")
+        about[role] = getattr(given[0], role) if given else None
+    first = rows[0]
+    return Case(
+        id=first.id if by_id else "",
+        question=about["question"] or "",
+        responses=tuple(answer for row in rows for answer in row.answers),
+        reference=about["reference"],
+        topic=about["topic"],
+        extra={"row": first.number},
+    )
 
 
 def without_blanks(
@@ -237,37 +220,33 @@ def without_blanks(
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
-    blanks: Counter[str] = Counter()  # by model
-    failures = []
-    settled = []
-    number = 0
-    for place, case in placed:
-        responses = []
-        for response in case.responses:
-            number += 1
-            is_failed = is_failure(response.text)
-            if response.text and not is_failed:
-                responses.append(response)
-                continue
-            blanks[response.model] += 1
-            if is_failed:
-                failures.append(response.text)
-            if blank == "lowest":
-                responses.append(replace(response, text=""))
-        settled.append((place, replace(case, responses=tuple(responses))))
+    answers = [response for _, case in placed for response in case.responses]
+    blanks = [answer for answer in answers if _is_blank(answer)]
     if not blanks:
         return placed, []
-    count = f"{blanks.total():,} of {number:,} answers are blank"
-    if failures:
-        count += f" or an error of a program, such as {failures[0][:60]!r}"
-    count += f" ({', '.join(f'{model} {number:,}' for model, number in blanks.items())})"
+    by_model = Counter(answer.model for answer in blanks)
+    counts = ", ".join(f"{model} {number:,}" for model, number in by_model.items())
+    count = f"{len(blanks):,} of {len(answers):,} answers are blank ({counts})"
     if blank is None:
         raise RecordError(
             f"{source}: {count}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
-            "--blank skip if it was not asked"
+            "--blank skip if it was not asked; a cell with an error of a program is as a blank one"
         )
+    settled = []
+    for place, case in placed:
+        responses = []
+        for answer in case.responses:
+            if not _is_blank(answer):
+                responses.append(answer)
+            elif blank == "lowest":
+                responses.append(replace(answer, text=""))
+        settled.append((place, replace(case, responses=tuple(responses))))
     meaning = "are empty answers" if blank == "lowest" else "were not asked"
     return settled, [f"{count}, and {meaning} (--blank {blank})"]
+
+
+def _is_blank(answer: Response) -> bool:
+    return not answer.text or is_failure(answer.text)
 
 
 def names_of(rows: Iterable[dict]) -> list[str]:
@@ -295,17 +274,14 @@ def plain(name: str) -> str:
 
 
 def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return role → column, and the columns of candidates, that `--columns` names; RecordError for a role that comes twice."""
-    roles = {}
-    responses = []
+    """Return role → column, and the columns of candidates, that `--columns` names."""
+    roles, responses = {}, []
     for entry in entries:
         role, sign, column = entry.partition("=")
-        if not sign or role not in NAMES:
-            responses.append(entry)
-        elif role in roles:
-            raise RecordError(f"--columns: {role!r} is named twice")
-        else:
+        if sign and role in NAMES:
             roles[role] = column
+        else:
+            responses.append(entry)
     return roles, responses
 
 
@@ -327,13 +303,12 @@ def _find_answer(roles: dict[str, str], texts: Sequence[str]) -> list[str]:
     """Add to role → column, of a long table, that of the answers; return why it is in doubt."""
     if "model" not in roles:
         raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
-    if "answer" in roles:
-        return []
-    answers = [name for name in texts if plain(name) in NAMES["answer"]]
-    if texts:
-        roles["answer"] = [*answers, *texts][0]
-    doubt = f"beside {roles['model']!r}, one column must be called answer"
-    return [] if len(answers) == 1 else [doubt]
+    doubts = _recognize(roles, texts, ["answer"])
+    if "answer" not in roles:
+        doubts.append(f"beside {roles['model']!r}, one column must be called answer")
+        if texts:
+            roles["answer"] = texts[0]
+    return doubts
 
 
 def _find_responses(
@@ -355,11 +330,12 @@ def _find_responses(
     return texts, [f"{unsure!r} may be the reference, or a candidate's responses"]
 
 
-def _is_known(name: str) -> bool:
-    """Return whether a column is no candidate's by its name, also with a number behind it, or without any name."""
+def is_known(name: str) -> bool:
+    """Return whether a column is no candidate's by its name, also with an s or a number behind it, or without any name."""
     unnumbered = plain(name).rstrip("_0123456789")
-    is_beside = plain(name) in KNOWN or unnumbered in BESIDE
-    return is_beside or unnumbered.split("_")[-1] in ENDINGS or bool(NAMELESS.fullmatch(name))
+    singular = unnumbered.removesuffix("s")
+    is_beside = plain(name) in KNOWN or unnumbered in BESIDE or singular in BESIDE
+    return is_beside or singular.split("_")[-1] in ENDINGS or bool(NAMELESS.fullmatch(name))
 
 
 def _text(cell: Any) -> str:
@@ -370,7 +346,7 @@ def no_value(cell: Any) -> bool:
     """Return whether a cell holds signs alone, or a word between signs that programs write where there is no value."""
     if not isinstance(cell, str) or not filled(cell):
         return False
-    word = re.sub(r"\A[\W_]+|[\W_]+\Z", "", cell.casefold())
+    word = cell.casefold().strip(SIGNS)
     return not word or word in NO_VALUE
 
 

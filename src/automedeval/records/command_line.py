@@ -103,15 +103,13 @@ def parse(
         default=argparse.SUPPRESS,
         help=f"refuse every address but this machine's, as {offline.VARIABLE}=1 does",
     )
-    file = _Parser([], add_help=False, allow_abbrev=False)
-    file.add_argument("--config")
-    config = file.parse_known_args(argv)[0].config
-    if config:
+    given = _given(argv)
+    if config := given.get("config"):
         options = {action.dest: action.nargs for action in parser._actions}
-        # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
-        given = dict(pairwise(word.lstrip("-") for word in argv))
-        models = [f"--{name}={value}" for name, value in teacher_arguments(given, config).items()]
-        argv = [*_config_arguments(config, options, argv), *argv, *models]
+        content = _arguments_in(config, options)
+        models = teacher_arguments(content | given, config)
+        # The file stands before the command line: types and choices are checked alike, and the later value counts.
+        argv = [*_words(content, options), *argv, *_words(models, options)]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -122,30 +120,41 @@ def parse(
     return tuple(values[: len(kinds)])
 
 
-def _config_arguments(file: str, options: Mapping, argv: Sequence[str]) -> list[str]:
-    """Return the words of the command line that say the same; a list is a value each where an option takes several."""
+def _given(argv: Sequence[str]) -> dict[str, str]:
+    """Return name → value, the first of several, of the options on a command line."""
+    given = {}
+    for word, following in pairwise([*argv, ""]):
+        if word.startswith("--"):
+            name, sign, value = word.removeprefix("--").partition("=")
+            given[name] = value if sign else following
+    return given
+
+
+def _arguments_in(file: str, options: Mapping) -> dict:
+    """Return the arguments in a YAML file; RecordError for one that is none of the options, or has keys."""
     content = YamlFile(file).read()
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")
-    arguments = []
-    # A model that the command line replaces brings no endpoint with it.
-    replaced = {word.partition("=")[0].removeprefix("--") for word in argv}
-    content |= teacher_arguments(
-        {key: value for key, value in content.items() if key not in replaced}, file
-    )
     for key, value in content.items():
         if key not in options or key in ("help", "help_all", "config"):
             raise RecordError(f"{file}: unknown key {key!r}")
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
+    return content
+
+
+def _words(arguments: Mapping, options: Mapping) -> list[str]:
+    """Return the words of the command line that say the same; a list is a value each where an option takes several."""
+    words = []
+    for key, value in arguments.items():
         if value is None:
             continue
         texts = list(map(str, value if isinstance(value, list) else [value]))
-        if texts and options[key] == "+" and not any(text.startswith("-") for text in texts):
-            arguments += [f"--{key}", *texts]
+        if texts and options.get(key) == "+" and not any(text.startswith("-") for text in texts):
+            words += [f"--{key}", *texts]
         else:
-            arguments.append(f"--{key}={','.join(texts)}")
-    return arguments
+            words.append(f"--{key}={','.join(texts)}")
+    return words
 
 
 class _Screen:

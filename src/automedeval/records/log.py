@@ -15,7 +15,6 @@ from automedeval.records.journal import ALONE, Journal, Processes, write_lines
 from automedeval.records.readers import read_records
 from automedeval.records.types import Case, LogRecord
 
-MOST_NAMED = 10  # cases in a line
 _SYNC = 64  # appended records between two waits for the disk
 
 
@@ -128,18 +127,13 @@ class Log:
         return is_asked or record.has_changed(self.renewed[record.case_id])
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
-        """Return a line on the cases whose records were moved, if there are any; rows are those of a table."""
-        names = [
-            f"row {case.extra['row']}" if "row" in case.extra else repr(case.id)
-            for case in cases
-            if case.id in self.changed
-        ]
-        if not names:
+        """Return a line on the cases whose records were moved, if there are any."""
+        moved = sum(case.id in self.changed for case in cases)
+        if not moved:
             return []
-        named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
-        done = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
         what = "answers were cut off, or texts changed" if self.again else "texts changed"
-        return [f"{len(names)} of {len(cases)} {what}: {named}; {done}"]
+        done = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
+        return [f"{moved} of {len(cases)} {what}: {done}"]
 
     def records(self) -> Iterator[Any]:
         """Yield the author's records that the file holds."""

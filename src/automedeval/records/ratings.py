@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from automedeval.records.columns import (
-    BESIDE,
     CRITERIA,
     NAMELESS,
     RATINGS,
     filled_names,
+    is_known,
     names_of,
     no_value,
     plain,
@@ -29,20 +29,15 @@ from automedeval.records.types import Case, Rating, RecordError
 
 _KEYS = frozenset[str]().union(*RATINGS.values())
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
-A_RATER = re.compile(
-    rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])"
-)  # the name of one's column
-A_SCORE = re.compile(  # the end of the name of one's column: "relevancy_score"
-    r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$"
-)
-STARS = re.compile(  # of Label Studio
-    r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z"""
-)
+# The name of one rater's column
+A_RATER = re.compile(rf"(?:{'|'.join(RATINGS['annotator'])})(?:_?\d+|_[a-z])")
+# The end of the name of one's column: "relevancy_score"
+A_SCORE = re.compile(r"(?<=\w)(?:[\W_]+(?i:score|rating)|(?<=[a-z])(?:Score|Rating))\W*$")
+# Of Label Studio
+STARS = re.compile(r"""\A\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]\Z""")
 DECIMAL_COMMA = re.compile(r"\A([-+]?\d+),(\d{1,2})\Z")
+NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)")
 CODES = {-999, -99, -9, 77, 88, 98, 99, 999}  # what surveys write for a missing answer
-PICTURES = re.compile(
-    "[\u2600-\u27bf\u2b50\U0001f300-\U0001faff]"
-)  # such as stars, which may be a score
 MARKED = re.compile(r"(?i)^criterion[\W_]+")
 NAMING = "called score, criterion_NAME, rater_1, or as a model is"
 UNSURE = (
@@ -53,8 +48,9 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
-# The states of an answer that is none.
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending", NO_ANSWER)  # states of an answer
+
+PlacedRatings = list[tuple[str, Rating]]
 
 
 def placed_ratings(
@@ -62,7 +58,7 @@ def placed_ratings(
     cases: Iterable[Case] = (),
     better: Collection[str] = (),
     worse: Collection[str] = (),
-) -> tuple[list[tuple[str, Rating]], list[str]]:
+) -> tuple[PlacedRatings, list[str]]:
     """Return ("file:line", rating) of every score in a file, and what was left out.
 
     Args:
@@ -91,18 +87,20 @@ def placed_ratings(
             left_out[NO_ANSWER] += 1
         else:
             ratings.append((place, rating))
-    _check_codes(ratings)
+    scores: dict[str, set[float]] = {}
+    for _, rating in ratings:
+        scores.setdefault(rating.criterion, set()).add(rating.score)
+    _check_codes(ratings, scores)
     with errors_at(path):
         _check_criteria(ratings, better, worse)
-        if "annotator" not in columns:
-            _check_one_person(ratings)
-            notes.append("no column is called rater: the ratings are taken as one person's")
+    if "annotator" not in columns:
+        notes.append("no column is called rater: the ratings are taken as one person's")
     beside = filled_names([rating.extra for _, rating in ratings])
     unread = [name for name in beside if name not in ("rubric", "role") and not _is_key(name)]
     if unread:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
-    return _turned(ratings, worse), [f"{path}: {note}" for note in notes]
+    return _turned(ratings, scores, worse), [f"{path}: {note}" for note in notes]
 
 
 def _rating(
@@ -161,13 +159,13 @@ class _RatedCases:
 def _columns_of(rows: Sequence[dict]) -> dict[str, str]:
     """Return role → column; RecordError if no column has the score or the case, or two may have the score."""
     names = {plain(name): name for name in names_of(rows)}
+    there = ", ".join(names.values())
+    ids = [_text(row.get(names.get("id"))) for row in rows]
+    if not any(re.search(r"\D", text) for text in ids):  # programs number rows and tasks so
+        names.pop("id", None)
     called = {}
     for role, words in RATINGS.items():
         called[role] = [names[word] for word in words if word in names]
-    # Programs number their rows and tasks so.
-    if all(re.fullmatch(r"\s*\d*\s*", _text(row.get(names.get("id")))) for row in rows):
-        called["case_id"] = [name for name in called["case_id"] if plain(name) != "id"]
-    there = ", ".join(names.values())
     if rows and not called["score"]:
         raise RecordError(f"no column holds a score, {NAMING}; there are {there}")
     if rows and not called["case_id"] and not called["question"]:
@@ -184,13 +182,11 @@ def _one_score_each(
     """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
     columns = filled_names([row for _, row in rows])
     called = {plain(name) for name in columns}
-    if called & {*RATINGS["score"]}:
-        return rows, "", []
     kinds = {}
     for role, scores in _columns_of_scores(columns, models).items():
-        if scores and not called & {*RATINGS[role]}:
+        if scores and called.isdisjoint(RATINGS[role]):
             kinds[role] = scores
-    if not kinds:
+    if not kinds or not called.isdisjoint(RATINGS["score"]):
         return rows, "", []
     if len(kinds) > 1:
         first, second, *_ = (", ".join(map(repr, scores)) for scores in kinds.values())
@@ -219,7 +215,7 @@ def _columns_of_scores(
             of_raters[name] = word
         if MARKED.match(word):
             marked[name] = MARKED.sub("", word)
-        if plain(word) in CRITERIA and plain(name) not in BESIDE:
+        if plain(word) in CRITERIA and not is_known(name):
             criteria[name] = word
     return {"model": of_models, "annotator": of_raters, "criterion": marked or criteria}
 
@@ -230,7 +226,7 @@ def _is_key(name: str) -> bool:
 
 
 def _check_criteria(
-    ratings: Iterable[tuple[str, Rating]], better: Collection[str], worse: Collection[str]
+    ratings: PlacedRatings, better: Collection[str], worse: Collection[str]
 ) -> None:
     """Raise a RecordError for a criterion of which nobody says which way it counts, or one that only `worse` has."""
     names = {rating.criterion for _, rating in ratings}
@@ -255,11 +251,11 @@ def is_better_by_name(criterion: str) -> bool:
     return not words or bool({name, "_".join(words)} & CRITERIA)
 
 
-def _check_codes(ratings: Sequence[tuple[str, Rating]]) -> None:
-    """Raise RecordError for a number that surveys write where there is no score, if all others are from 0 to 10."""
-    scores: dict[str, set[float]] = {}
-    for _, rating in ratings:
-        scores.setdefault(rating.criterion, set()).add(rating.score)
+def _check_codes(ratings: PlacedRatings, scores: Mapping[str, set[float]]) -> None:
+    """Raise RecordError for a number that surveys write where there is no score, if all others are from 0 to 10.
+
+    `scores` are those on each criterion.
+    """
     for place, rating in ratings:
         others = scores[rating.criterion] - CODES
         if rating.score in CODES and others and min(others) >= 0 and max(others) <= 10:
@@ -267,20 +263,10 @@ def _check_codes(ratings: Sequence[tuple[str, Rating]]) -> None:
             raise RecordError(f"{place}: {what}")
 
 
-def _check_one_person(ratings: Sequence[tuple[str, Rating]]) -> None:
-    """Raise RecordError if a response is rated twice, of ratings of which no column says by whom."""
-    rated = {(rating.case_id, rating.model, rating.criterion) for _, rating in ratings}
-    if len(rated) < len(ratings):
-        raise RecordError("responses are rated twice: call the column that says by whom rater")
-
-
 def _turned(
-    ratings: Iterable[tuple[str, Rating]], worse: Collection[str]
-) -> list[tuple[str, Rating]]:
+    ratings: PlacedRatings, scores: Mapping[str, set[float]], worse: Collection[str]
+) -> PlacedRatings:
     """Return ratings with the scores on some criteria turned round, between the lowest and the highest that were given."""
-    scores: dict[str, list[float]] = {name: [] for name in worse}
-    for _, rating in ratings:
-        scores.setdefault(rating.criterion, []).append(rating.score)
     turned = []
     for place, rating in ratings:
         if rating.criterion in worse:
@@ -303,17 +289,15 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
 
 def _score(cell: Any, whose: str = "") -> float | None:
     """Return a score, None if the cell is blank, NaN, or what is written where there is none; RecordError for no number."""
-    if not filled(cell) or cell != cell:
+    if not filled(cell) or cell != cell or no_value(cell):
         return None
-    if no_value(cell) and not PICTURES.search(cell):
-        return None
-    text = str(cell).strip() if isinstance(cell, str | list) else ""
-    text = DECIMAL_COMMA.sub(r"\1.\2", STARS.sub(r"\1", text))
-    if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):
-        return float(text)
-    if isinstance(cell, bool) or not isinstance(cell, int | float):
+    if isinstance(cell, int | float) and not isinstance(cell, bool):
+        return cell
+    text = STARS.sub(r"\1", str(cell).strip())
+    text = DECIMAL_COMMA.sub(r"\1.\2", text)
+    if not NUMBER.fullmatch(text):
         raise RecordError(f"the score{whose} is no number: {str(cell)[:40]!r}")
-    return cell
+    return float(text)
 
 
 class _Answer(NamedTuple):
@@ -336,9 +320,7 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     else:
         answers = list(_argilla(row))
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-        if not answers and "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
-            left_out[row["answer"]] += 1
-        elif not answers:
+        if not answers:
             yield row
     about = {key: cell for key, cell in about.items() if plain(key) in ABOUT_RATED}
     people: dict[Any, dict] = {}

@@ -43,8 +43,7 @@ def _no_constant(name: str) -> None:
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):  # Python's reader keeps the last one alone
-        names = [name for name, _ in pairs]
-        raise ValueError(f"two keys are {next(name for name in names if names.count(name) > 1)!r}")
+        raise ValueError("an object has one key twice")
     return mapping
 
 
@@ -192,9 +191,8 @@ def without_repeats(
     for place, record in placed:
         key = (record.case_id, about(record), record.annotator, record.criterion)
         if key in seen:
-            rated = ", ".join(sorted(key[1])) if isinstance(key[1], frozenset) else key[1]
-            on = f"of case {record.case_id!r} on {record.criterion!r}"
-            raise RecordError(f"{place}: {record.annotator!r} rated {rated!r} {on} before")
+            same = f"the same of case {record.case_id!r} on {record.criterion!r}"
+            raise RecordError(f"{place}: {record.annotator!r} rated {same} before")
         seen.add(key)
         yield place, record
 

@@ -7,6 +7,7 @@ takes the role's endpoint with it, `judges: introspection2,teacher:strong` the n
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from automedeval.records.errors import RecordError
 from automedeval.records.yaml_file import YamlFile
@@ -38,29 +39,29 @@ def teacher_arguments(arguments: Mapping, place: str) -> dict:
     The arguments are those of the YAML at `place`, whose own settings stay. RecordError if there is no such role, or two
     models of one step are at different endpoints.
     """
-    changes: dict = {}
+    naming = {name: value for name, value in arguments.items() if _ROLE.search(str(value))}
+    if not naming:
+        return {}
     file = Path(place).with_name("teachers.yaml")
-    for name, value in arguments.items():
-        entries = value if isinstance(value, list) else [value]
-        roles = _ROLE.findall(str(entries))
-        if not roles:
-            continue
-        teachers = read_teachers(file)
+    teachers = read_teachers(file)
+    changes: dict = {}
+    for name, value in naming.items():
+        roles = _ROLE.findall(str(value))
         if missing := set(roles) - teachers.keys():
-            raise RecordError(
-                f"{place}: {name}: teacher:{min(missing)}: {file} has {', '.join(teachers) or 'no role'}"
-            )
-        models = [_with_models(entry, teachers) for entry in entries]
-        changes[name] = models if isinstance(value, list) else models[0]
-        if str(value).startswith("openai:"):
-            teacher = teachers[roles[0]]
-            for key in set(ENDPOINT) - arguments.keys():
-                if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
-                    raise RecordError(
-                        f"{place}: {name}: {entries[0]} has another {key} than the step's other model"
-                    )
+            there = ", ".join(teachers) or "no role"
+            raise RecordError(f"{place}: {name}: teacher:{min(missing)}: {file} has {there}")
+        changes[name] = _with_models(value, teachers)
+        if not str(value).startswith("openai:"):
+            continue
+        teacher = teachers[roles[0]]
+        for key in set(ENDPOINT) - arguments.keys():
+            if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
+                other = f"{value} has another {key} than the step's other model"
+                raise RecordError(f"{place}: {name}: {other}")
     return {name: value for name, value in changes.items() if value is not None}
 
 
-def _with_models(entry: object, teachers: Mapping[str, Mapping]) -> str:
-    return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), str(entry))
+def _with_models(value: Any, teachers: Mapping[str, Mapping]) -> Any:
+    if isinstance(value, list):
+        return [_with_models(entry, teachers) for entry in value]
+    return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), str(value))

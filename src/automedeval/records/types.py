@@ -308,9 +308,8 @@ class Case:
         if len(responses) < least_responses:
             raise RecordError(f"case {case_id!r} has no response")
         models = [response.model for response in responses]
-        for model in models if len(set(models)) < len(models) else ():
-            if models.count(model) > 1:
-                raise RecordError(f"case {case_id!r} has two responses of the model {model!r}")
+        if repeated := [model for model in models if models.count(model) > 1]:
+            raise RecordError(f"case {case_id!r} has two responses of the model {repeated[0]!r}")
         reference = take(record, "reference", (str, NoneType), None)
         reference = reference and read_answer(reference)[0]
         topic = take(record, "topic", (str, NoneType), None)

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from automedeval.records import Case, RecordError, errors_at, question_text
-from automedeval.records.columns import Table
+from automedeval.records.cases import Table
 from automedeval.records.rows import filled
 from automedeval.records.tables import packaged
 from automedeval.records.types import take
