@@ -12,41 +12,56 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment
 from rows import figure
 
 from automedeval.records.text import cell
 
 ROOT = Path(__file__).parents[1]
-HEAD = """# Performance
+TEMPLATE = """# Performance
 
 Speed and memory as the [benchmarks](../benchmarks/README.md) measured them; agreement with people is in the
 [results](results.md). `python benchmarks/page.py` writes this page from `benchmarks/results/`.
 
 "9 × peer" says how many times as good as the peer a figure is, in the same run; then the target holds for this ratio.
 Figures without a target are in the files.
+
+Machine: {{ usual }}.
+
+## Missed targets
+
+{{ missed | length }} of {{ judged | length }}: {% for title, rows in missed | groupby("title") -%}
+  {{ rows | length }} of [{{ title }}](#{{ title | anchor }}){{ ", " if not loop.last }}
+{%- else %}none{% endfor %}.
+{% for record in records %}
+## {{ record.title }}
+
+`{{ record.command }}`
+
+| measured | value | target |
+| --- | --- | --- |
+{% for row in record.rows if row.target or not record.rows | selectattr("target") | list -%}
+| {{ row.name | cell }} | {{ (row.value | figure ~ " " ~ row.unit | cell) | trim }}
+{%- if row.ratio is not none %}, {{ "%.2f" | format(row.ratio) }} × {{ row.peer | cell }}{% endif %} |
+{%- set target = (row.target or "").replace(">=", "≥").replace("<=", "≤") %}
+{%- if row.met is sameas false %} **{{ target }}, missed**{% else %} {{ target }}{% endif %} |
+{% endfor %}
+{%- for note in record.notes %}
+- {{ note }}
+{%- endfor %}
+{%- if record.notes %}
+{% endif %}
+{{ record.date }}, {{ "%.0f" | format(record.seconds) }} s;
+{%- if record.idle %} nothing else ran{% else %} other programs used {{ "%g" | format(record.other_cores) }} cores{% endif -%}
+; commit {{ record.commit }}.{% if record.setting != usual %} {{ record.setting }}.{% endif %}
+{% endfor -%}
 """
-COLUMNS = ("measured", "value", "target")
-
-
-def cells(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row under `COLUMNS`."""
-    value = f"{figure(row['value'])} {cell(row['unit'])}".strip()
-    value += "" if row["ratio"] is None else f", {row['ratio']:.2f} × {cell(row['peer'])}"
-    target = (row["target"] or "").replace(">=", "≥").replace("<=", "≤")
-    return [cell(row["name"]), value, f"**{target}, missed**" if row["met"] is False else target]
-
-
-def table(heads: tuple[str, ...], rows: list[list[str]]) -> str:
-    """Lay out a Markdown table."""
-    lines = [list(heads), ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def anchor(title: str) -> str:
     """Return the anchor that a heading gets."""
-    return "".join(
-        letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter == "-"
-    )
+    letters = title.lower().replace(" ", "-")
+    return "".join(letter for letter in letters if letter.isalnum() or letter == "-")
 
 
 def setting(record: dict[str, Any]) -> str:
@@ -58,47 +73,19 @@ def setting(record: dict[str, Any]) -> str:
     return f"{machine['processor']}, {machine['cores']} cores {kind} bfloat16{device}; {versions}"
 
 
-def section(record: dict[str, Any], usual: str) -> str:
-    """Return the section of a benchmark; it names the machine and the versions where they are not the usual ones."""
-    shown = [row for row in record["rows"] if row["target"]] or record[
-        "rows"
-    ]  # what has no target stays in the file
-    parts = [
-        f"## {record['title']}",
-        f"`{record['command']}`",
-        table(COLUMNS, [cells(row) for row in shown]),
-    ]
-    if record["notes"]:
-        parts.append("\n".join(f"- {note}" for note in record["notes"]))
-    others = (
-        "nothing else ran"
-        if record["idle"]
-        else f"other programs used {record['other_cores']:g} cores"
-    )
-    where = "" if setting(record) == usual else f" {setting(record)}."
-    took = f"{record['seconds']:.0f} s; {others}"
-    return "\n\n".join([*parts, f"{record['date']}, {took}; commit {record['commit']}.{where}"])
-
-
 def page(records: list[dict[str, Any]]) -> str:
-    """Return the page of these records as Markdown."""
+    """Return the page of these records as Markdown; machine and versions are named where they are not the usual ones."""
+    judged = []
+    for record in records:
+        record["setting"] = setting(record)
+        judged += [row | {"title": record["title"]} for row in record["rows"] if row["target"]]
+    (usual, _), *_ = Counter(record["setting"] for record in records).most_common(1)
+    missed = [row for row in judged if not row["met"]]
+    layout = Environment(keep_trailing_newline=True)
+    layout.filters |= {"cell": cell, "figure": figure, "anchor": anchor}
     records = sorted(records, key=lambda record: record["title"])
-    (usual, _), *_ = Counter(map(setting, records)).most_common(1)
-    missed = Counter(
-        record["title"] for record in records for row in record["rows"] if row["met"] is False
-    )
-    count = sum(row["met"] is not None for record in records for row in record["rows"])
-    where = (
-        ", ".join(f"{number} of [{title}](#{anchor(title)})" for title, number in missed.items())
-        or "none"
-    )
-    listed = f"{missed.total()} of {count}: {where}."
-    sections = (section(record, usual) for record in records)
-    return (
-        "\n\n".join(
-            [HEAD.strip(), f"Machine: {usual}.", f"## Missed targets\n\n{listed}", *sections]
-        )
-        + "\n"
+    return layout.from_string(TEMPLATE).render(
+        records=records, usual=usual, judged=judged, missed=missed
     )
 
 
@@ -111,18 +98,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=ROOT / "benchmarks" / "results",
-        help="(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=ROOT / "docs" / "performance.md",
-        help="(default: %(default)s)",
-    )
+    add, shown = parser.add_argument, "(default: %(default)s)"
+    add("--results", type=Path, default=ROOT / "benchmarks" / "results", help=shown)
+    add("--output", type=Path, default=ROOT / "docs" / "performance.md", help=shown)
     args = parser.parse_args()
     args.output.write_text(page(read(args.results)), encoding="utf-8")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from rows import ROOT
+from rows import ROOT, own_seconds
 
 T = TypeVar("T")
 
@@ -62,6 +62,13 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
     started = time.perf_counter()
     found = work()
     return time.perf_counter() - started, found
+
+
+def spent(work: Callable[[], object]) -> float:
+    """Return the seconds of processors that some work takes here, and in processes that it starts and awaits."""
+    before = own_seconds()
+    work()
+    return own_seconds() - before
 
 
 def in_turns(

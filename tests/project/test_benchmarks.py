@@ -78,7 +78,7 @@ def test_startup_times_import_help_and_first_verdict(tmp_path, monkeypatch):
     options = flags(repeats=1, texts=10, rows=2, limit=1)
     record = measured("startup.py", *options, folder=tmp_path)
     assert {'python -c "import automedeval"', "automedeval judge --help"} <= record["values"].keys()
-    assert record["values"]["automedeval judge, 2 rows of two answers"] > 0
+    assert record["values"]["automedeval judge v1=… v2=…, with the report"] > 0
     assert record["machine"]["cores"] == os.cpu_count()
     assert record["idle"] is (record["other_cores"] <= 0.1)
 
