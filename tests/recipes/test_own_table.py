@@ -1,6 +1,5 @@
 """A user's own table through the commands: its columns, its blank cells, a judge by its bare name, and the table back."""
 
-import json
 import re
 import shlex
 from functools import partial
@@ -137,11 +136,12 @@ def test_named_columns_are_read_alike_by_every_command(named_columns):
     failed(done, "p/cases.jsonl: --columns are those of a table, and this file has cases")
 
 
-def test_columns_are_those_of_the_run_on_this_very_file(named_columns):
-    succeeded(judged(columns=COLUMNS, output="v"))
-    run = {"cases": ["other/t.csv"], "columns": ["question=Gold", "Bot B"]}
-    Path("v/run-0.json").write_text(json.dumps({"arguments": run}), "utf-8")
-    succeeded(run_command(*TABLES["commands on named columns"]["export"].split()))
+def test_columns_are_those_of_the_run_on_this_very_file_whatever_was_judged_since(named_columns):
+    printed = succeeded(judged(columns=COLUMNS, output="v")).stdout
+    write_csv("u.csv", ["Gold", "Bot C"], [["Is rest enough?", "Rest and drink."]])
+    other = ("question=Gold", "Bot C")
+    succeeded(run_command("judge", "u.csv", judge=BASELINE, columns=other, output="v"))
+    succeeded(reported(printed, resamples=100, encoder="none"))
 
 
 @pytest.mark.parametrize(("more", "fault"), TABLES["test_bad_columns_are_one_line"])

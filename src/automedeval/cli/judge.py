@@ -127,6 +127,8 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
     open: bool = option("open the report in a browser; of v1=… v2=… it is made in any case", False)
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
+    # Of every table that was judged into the folder: its --columns, by which a report reads it.
+    columns_of: dict[str, list[str]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.cases = comma_list(self.cases)  # a YAML list arrives joined
@@ -304,10 +306,14 @@ def planned_requests(
 def log_of_run(
     judge: BaseJudge, output: Path, requests: Requests, args: JudgeArguments, processes: Processes
 ) -> Log:
-    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it together."""
+    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it together.
+
+    What the record of an earlier run says, and this run does not, is put into the arguments, which become the record.
+    """
     again = {request.key for request in requests} if args.again else ()
     earlier = run_arguments(output / f"run-{judge.fingerprint}.json")
     args.again = args.again or earlier.get("again")
+    args.columns_of = earlier.get("columns_of", {}) | {args.file: args.columns}
     alike = shorter_settings(judge, output) if args.again else ()
     return verdict_log(
         output, judge, processes=processes, renewed=requests.digests, alike=alike, again=again

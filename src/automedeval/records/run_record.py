@@ -88,10 +88,9 @@ def columns_of_run(verdicts: Iterable[str | Path], cases: str) -> list[str]:
     for place in verdicts:
         folder = verdicts_file(named_file(str(place))[1]).parent
         for file in sorted(folder.glob("run-*.json")):
-            run = run_arguments(file)
-            judged = run.get("cases") or [""]
-            if Path(judged[0]).resolve() == table and run.get("columns"):
-                return run["columns"]
+            for judged, columns in run_arguments(file).get("columns_of", {}).items():
+                if columns and Path(judged).resolve() == table:
+                    return columns
     return []
 
 
