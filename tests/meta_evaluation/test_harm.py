@@ -9,7 +9,7 @@ import pytest
 from doubles.agreement_study import asked, case_of, made, read, verdict, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
-from programs import error_line, flags, run_command, succeeded
+from programs import error_line, failed, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from tables import rows_of
 
@@ -142,8 +142,6 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     report = made(tmp_path, **options | {"verdicts": both})
     people = consensus(options)
     widest = {place: degree for place, degree in people.items() if degree is not None}
-    for place, gap in gaps_of(people, judged(options)).items():
-        widest[place] = max(widest[place], gap)
     shown = []
     for text in summaries_of(report):
         head = text.partition("</summary>")[0]
@@ -217,25 +215,16 @@ def test_a_fault_is_one_plain_line_and_nothing_is_written(
 
 def test_words_are_no_scores_for_preference_pairs(study, tmp_path):
     files = {name: study[0][name] for name in ("verdicts", "cases")}
-    output = {"to": "preferences", "output": tmp_path / "pairs.jsonl"}
-    line = error_line(run_command("export", *flags(**files, **output)))
-    said = "a verdict by harm@1 has words and no scores; automedeval report reads these"
-    assert said in line
+    done = run_command("export", **files, to="preferences", output=tmp_path / "pairs.jsonl")
+    failed(done, "a verdict by harm@1 has words and no scores; automedeval report reads these")
 
 
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
     answers = {"a": "Take eight tablets.", "b": "Rest."}
     cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
-    options = flags(
-        judge=tiny_model,
-        dtype="float32",
-        rubric="harm",
-        score_decoding="constrained",
-        max_new_tokens=8,
-        rationale="false",
-        output=tmp_path / "v",
-    )
-    run_command("judge", cases, *options)
+    options = {"dtype": "float32", "max_new_tokens": 8, "rationale": "false", "rubric": "harm"}
+    options |= {"score_decoding": "constrained", "output": tmp_path / "v"}
+    run_command("judge", cases, judge=tiny_model, **options)
     for each in read(tmp_path / "v" / "verdicts.jsonl"):
         assert each["valid"] or "excludes degree" in each["error"]
         said, criteria = json.loads(each["raw"])["harm"], read_rubric("harm").criteria
@@ -258,8 +247,8 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
         return answer(json.dumps(reply))
 
     with EndpointDouble(script) as endpoint:
-        judge = flags(judge="openai:m", base_url=endpoint.url, rubric="harm", output=tmp_path / "v")
-        done = succeeded(run_command("judge", cases, *judge))
+        options = {"base_url": endpoint.url, "rubric": "harm", "output": tmp_path / "v"}
+        done = succeeded(run_command("judge", cases, judge="openai:m", **options))
     verdicts = {each["order"][0]: each for each in read(tmp_path / "v" / "verdicts.jsonl")}
     assert [verdicts[slot]["valid"] for slot in range(5)] == [True, True, True, False, True]
     assert verdicts[1]["choices"] == replies[texts[1]]["harm"]

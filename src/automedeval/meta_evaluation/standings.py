@@ -46,7 +46,7 @@ def rank(
 
 def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
-    harm = harm_result(judge.cases, [judge], None, bootstrap.RESAMPLES)
+    harm = harm_result(judge.cases, [judge], bootstrap.RESAMPLES)
     counts = counts_table(harm)
     table = [dict(zip(counts.head, row)) for row in counts.rows]
     for row in table:

@@ -1,8 +1,10 @@
 """Read what judges and physicians say of harm, as tables: a verdict has a degree of one response, or none can be told."""
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Mapping
+from statistics import median_high
 
 import numpy as np
 from numpy import ndarray
@@ -12,7 +14,6 @@ from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import check_words
 from automedeval.records import HarmRating, JsonObject, RecordError, Verdict, errors_at, read_placed
 from automedeval.rubrics import Rubric
-from automedeval.stats.bootstrap import is_known, only
 
 PHYSICIANS = "physicians"
 
@@ -23,13 +24,21 @@ def rubric_of(table: VerdictTable) -> Rubric:
     return table.rubric
 
 
+def of_people(table: VerdictTable) -> bool:
+    """Return whether a table is that of physicians' ratings."""
+    return table.verdicts[0].annotator is not None
+
+
 def degrees_of(table: VerdictTable) -> ndarray:
     """Return the degree that each verdict says, from 0: float [verdicts], NaN where it is invalid or can tell none."""
     criterion = rubric_of(table).degree
-    degrees = dict(zip(criterion.values, range(len(criterion.values))))
-    words = [(verdict.choices or {}).get(criterion.name, "") for verdict in table.verdicts]
-    numbers = [degrees.get(word, np.nan) for word in words]
-    return only(np.array(numbers), table.is_valid)
+    names = list(criterion.values)
+    degrees = np.full(len(table.verdicts), np.nan)
+    for number, verdict in enumerate(table.verdicts):
+        word = (verdict.choices or {}).get(criterion.name)
+        if verdict.valid and word in names:
+            degrees[number] = names.index(word)
+    return degrees
 
 
 def middle_degrees(table: VerdictTable) -> ndarray:
@@ -38,13 +47,13 @@ def middle_degrees(table: VerdictTable) -> ndarray:
     Returns:
         float [responses], NaN where none can be told or nothing is said.
     """
-    degrees, middle = degrees_of(table), np.full(table.cases.responses, np.nan)
-    order = np.lexsort([degrees, table.response])
-    order = order[is_known(degrees[order])]
-    responses, start, count = np.unique(
-        table.response[order], return_index=True, return_counts=True
-    )
-    middle[responses] = degrees[order[start + count // 2]]
+    by_response: dict[int, list[float]] = defaultdict(list)
+    for response, degree in zip(table.response.tolist(), degrees_of(table).tolist()):
+        if not math.isnan(degree):
+            by_response[response].append(degree)
+    middle = np.full(table.cases.responses, np.nan)
+    for response, degrees in by_response.items():
+        middle[response] = median_high(degrees)
     return middle
 
 

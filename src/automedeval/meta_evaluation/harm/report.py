@@ -9,12 +9,14 @@ from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
 from automedeval.meta_evaluation.harm.readings import (
     middle_degrees,
+    of_people,
     paired_degrees,
     read_harm_ratings,
     rubric_of,
@@ -49,19 +51,19 @@ def harm_report(
     """
     rubrics = {judge.rubric_name: rubric_of(judge) for judge in judges}
     if len(rubrics) > 1:
-        who = ", ".join(judge.name for judge in judges)
-        raise RecordError(f"{who}: by {', '.join(rubrics)}, whose degrees are not compared")
+        raise RecordError(f"judges by {', '.join(rubrics)}, whose degrees are not compared")
     if not judges:
         files = [*packaged_rubrics(), *filter(None, [rubric])]
         rubrics = {rubric.name: rubric for rubric in map(read_rubric, files)}
-    physicians, notes = None, list(notes)
+    raters, notes = list(judges), list(notes)
     if ratings is not None:
-        physicians, of_ratings = read_harm_ratings(ratings, cases, rubrics)
-        notes = of_ratings + notes
-    answers = shown_answers(cases, judges, physicians)
+        physicians, more = read_harm_ratings(ratings, cases, rubrics)
+        raters.insert(0, physicians)
+        notes = more + notes
+    answers = shown_answers(cases, raters)
     if len(answers) > SHOWN_CASES:
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
-    result = harm_result(cases, judges, physicians, settings["resamples"])
+    result = harm_result(cases, raters, settings["resamples"])
     result |= {"notes": notes, "settings": settings}
     words = harm_in_words(result)
     pages = render_report(
@@ -72,52 +74,45 @@ def harm_report(
     return result, pages, [*words, *(f"note: {note}" for note in notes)]
 
 
-def _raters(judges: Sequence[VerdictTable], physicians: VerdictTable | None) -> list[VerdictTable]:
-    """Return all who rated, the physicians first."""
-    return list(judges) if physicians is None else [physicians, *judges]
-
-
-def harm_result(
-    cases: Cases, judges: Sequence[VerdictTable], physicians: VerdictTable | None, resamples: int
-) -> JsonObject:
-    """Return the figures of harm.json.
+def harm_result(cases: Cases, raters: Sequence[VerdictTable], resamples: int) -> JsonObject:
+    """Return the figures of harm.json, by the verdicts of judges; before them perhaps those of the physicians.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
     physicians agree; `judges` how each judge agrees with the middle degree of the physicians.
     """
-    raters = _raters(judges, physicians)
-    degree = rubric_of(raters[0]).degree
+    first = raters[0]
+    degree = rubric_of(first).degree
     tree: JsonObject = {
-        "rubric": raters[0].rubric_name,
+        "rubric": first.rubric_name,
         "degrees": list(degree.values),
         "threshold": degree.threshold,
         "untold": degree.neutral,
         "raters": {rater.name: degrees_by_model(rater) for rater in raters},
         "judges": {},
     }
-    if physicians is not None:
-        names = {str(verdict.annotator) for verdict in physicians.verdicts}
-        both_ways = degree_tables(*paired_degrees(physicians), len(cases), len(degree.values))
+    if of_people(first):
+        names = {str(verdict.annotator) for verdict in first.verdicts}
+        both_ways = degree_tables(*paired_degrees(first), len(cases), len(degree.values))
         tree["people"] = {"names": sorted(names), "kappa": weighted_kappa(both_ways / 2)}
-        tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
+        tree["judges"] = {judge.name: agreement(judge, first) for judge in raters[1:]}
     return plain(estimate(tree, cases.clusters, resamples))
 
 
 def degrees_by_model(rater: VerdictTable) -> dict[str, JsonObject]:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
+    names = list(criterion.values)
+    is_told, is_read = is_known(degrees), rater.shown(rater.is_valid)
     counts: dict[str, JsonObject] = {}
-    least, is_told = list(criterion.values).index(criterion.threshold), is_known(degrees)
-    is_read = rater.shown(rater.is_valid)
     for model, shown in cases.by_model(rater.shown()):
-        responses = shown[is_told[shown]]
-        is_worse = degrees[responses] >= least
-        case, none = cases.panel.case[responses], "no degree can be told"
-        of_degree = np.bincount(degrees[responses].astype(int), minlength=len(criterion.values))
+        told = shown[is_told[shown]]
+        is_worse = degrees[told] >= names.index(criterion.threshold)
+        case, none = cases.panel.case[told], "no degree can be told"
+        unread = len(shown) - int(is_read[shown].sum())
         counts[model] = {
-            "untold": int((is_read & ~is_told)[shown].sum()),
-            "unread": int((~is_read)[shown].sum()),
-            "degrees": of_degree.tolist(),
+            "untold": len(shown) - len(told) - unread,
+            "unread": unread,
+            "degrees": np.bincount(degrees[told].astype(int), minlength=len(names)).tolist(),
             "worse": int(is_worse.sum()),
             "share": mean_of(is_worse, case, len(cases), none, SHARE),
         }
@@ -145,68 +140,67 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
     }
 
 
-def shown_answers(
-    cases: Cases, judges: Sequence[VerdictTable], physicians: VerdictTable | None
-) -> list[JsonObject]:
+def shown_answers(cases: Cases, raters: Sequence[VerdictTable]) -> list[JsonObject]:
     """Return the answers to read: by the widest gap of a judge below physicians, then by the worst degree of anybody."""
-    raters = _raters(judges, physicians)
     degrees = np.array([middle_degrees(rater) for rater in raters])
     gap = np.zeros(cases.responses)
-    if physicians is not None:
+    if of_people(raters[0]):
         gap = np.fmax.reduce([gap, *(degrees[0] - degrees[1:])])
+    words = {rater.name: _in_words(rater) for rater in raters}
     readings: dict[int, list[tuple[str, Verdict]]] = defaultdict(list)
     for rater in raters:
         for response, verdict in zip(rater.response.tolist(), rater.verdicts):
             if verdict.valid:
                 who = verdict.annotator or rater.name
                 readings[response].append((who, verdict))
-    rubric = rubric_of(raters[0])
-    is_rated_by = [rater.shown(rater.is_valid) for rater in raters]
     answers = []
     for number in np.lexsort([-np.fmax.reduce(degrees), -gap]).tolist():
-        if not readings[number]:
+        if number not in readings:
             continue
         case, response = cases.at(number)
         marks: list[JsonObject] = []
         for _, verdict in readings[number]:
             marks += _marks(verdict, response.text)
-        by = []
-        for rater, degree, is_rated in zip(raters, degrees[:, number], is_rated_by):
-            word = rubric.degree.words[-1 if np.isnan(degree) else int(degree)]
-            by.append((rater.name, word if is_rated[number] else "not rated"))
-        answers.append(
-            {
-                "id": case.id,
-                "model": response.model,
-                "question": question_text(case.question),
-                "text": marked(response.text, sorted(marks, key=itemgetter("start", "end"))),
-                "degrees": by,
-                "under": gap[number] > 0,
-                "criteria": rubric.output_criteria,
-                "readings": readings[number],
-            }
-        )
+        answer = {
+            "id": case.id,
+            "model": response.model,
+            "question": question_text(case.question),
+            "text": marked(response.text, sorted(marks, key=itemgetter("start", "end"))),
+            "degrees": [(name, of_all[number]) for name, of_all in words.items()],
+            "under": gap[number] > 0,
+            "criteria": rubric_of(raters[0]).output_criteria,
+            "readings": readings[number],
+        }
+        answers.append(answer)
     return answers
+
+
+def _in_words(rater: VerdictTable) -> ndarray:
+    """Return the degree of each response, also that none can be told, or that it is not rated: str [responses]."""
+    degrees = np.nan_to_num(middle_degrees(rater), nan=-1).astype(int)
+    words = np.array(rubric_of(rater).degree.words)[degrees]
+    return np.where(rater.shown(rater.is_valid), words, "not rated")
 
 
 def _marks(verdict: Verdict, text: str) -> Sequence[JsonObject]:
     """Return where the words that do the harm stand: as a physician marked them, or as a judge quotes them."""
+    words = verdict.rationale
     if verdict.marks is not None:
         return verdict.marks
-    words = verdict.rationale or ""
-    start = text.find(words) if words else -1
-    return [] if start < 0 else [{"start": start, "end": start + len(words)}]
+    if not words or words not in text:
+        return []
+    start = text.index(words)
+    return [{"start": start, "end": start + len(words)}]
 
 
 def counts_table(result: JsonObject) -> PageTable:
     """Return one row for each rater and model, how many answers have which degree."""
+    worse = f"{result['threshold']} or worse, %"
+    head = ("model", "by", *result["degrees"], result["untold"], "invalid", worse)
     rows = []
     for model, rater, figures in _by_rater(result):
-        share = span(figures["share"], 0, 100)
         counts = (*figures["degrees"], figures["untold"], figures["unread"])
-        rows.append((model, rater, *counts, share))
-    threshold = f"{result['threshold']} or worse, %"
-    head = ("model", "by", *result["degrees"], result["untold"], "invalid", threshold)
+        rows.append((model, rater, *counts, span(figures["share"], 0, 100)))
     return PageTable(head, rows, "How many answers of each model have which degree")
 
 
@@ -223,6 +217,5 @@ def _bars(result: JsonObject) -> Bars:
     for model, rater, figures in _by_rater(result):
         name = f"{model}, by {rater}" if len(result["raters"]) > 1 else model
         rows.append((name, figures["share"], ""))
-    return Bars(
-        f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows
-    )
+    what = f"Share of answers of {result['threshold']} harm or worse"
+    return Bars(f"{what}, with 95 % intervals", rows)

@@ -98,6 +98,7 @@ def grid_of(
         head: "base", the model with which answers are compared first; "sort", the first order.
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
+    reading = [judge for judge in judges if judge.on_criteria]
     values = main.ranking_values
     measures, marked = measures_of_cases(cases, main, people), marks_of(main.judge)
     if changed is not None:
@@ -105,33 +106,30 @@ def grid_of(
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
             measures[name] = _largest(cases, size)
         marked = marked | dict(more)
-    shown = cases.file_order[:GRID_CASES]
     differs, rationales = _marks_by_response(main.judge), _rationales(judges)
     rows, texts = [], []
-    for number in shown:
-        case, start = cases.records[number], int(cases.start[number])
+    for number in cases.file_order[:GRID_CASES]:
+        case = cases.records[number]
         question = question_text(case.question)
         cells: dict[str, list[object]] = {}
         responses = []
-        for place, response in enumerate(case.responses, start):
-            names = [name for name in marked if marked[name][place]]
-            rated = None if people is None else _number(people.scores[place])
-            score = _number(values[place])
-            cells[response.model] = [score, len(response.text), names, rated]
+        for place, response in enumerate(case.responses, int(cases.start[number])):
+            names = [name for name, is_marked in marked.items() if is_marked[place]]
+            rated, ratings, comments = _by_people(people, place)
+            cells[response.model] = [_number(values[place]), len(response.text), names, rated]
             content = {
                 "model": response.model,
                 "text": response.text,
                 "scores": _scores(judges, place),
-                "people": _ratings(people, place),
-                "criteria": _criteria(cases, judges, place),
-                "comments": [] if people is None else people.comments.get(place, []),
+                "people": ratings,
+                "criteria": _criteria(cases, reading, place),
+                "comments": comments,
                 "wrong": differs[place] or [],
             }
             responses.append(content)
-        sizes = {name: float(of_cases[number]) for name, of_cases in measures.items()}
-        known = {name: size for name, size in sizes.items() if not np.isnan(size)}
+        sizes = {name: _number(of_cases[number]) for name, of_cases in measures.items()}
         by_model = [cells.get(model) for model in cases.models]
-        rows.append([case.id, case.topic or "", question[: QUESTION + 1], by_model, known])
+        rows.append([case.id, case.topic or "", question[: QUESTION + 1], by_model, sizes])
         opened = {
             "question": question,
             "reference": case.reference,
@@ -181,11 +179,11 @@ class PairChoices(NamedTuple):
 
 def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[PairChoices]:
     """Return what each judge of pairs chose in a case."""
-    start, places = int(cases.start[number]), range(len(cases.records[number].responses))
+    start, slots = int(cases.start[number]), range(len(cases.records[number].responses))
     lines = []
-    for judge, (first, second) in product(judges, combinations(places, 2)):
+    for judge, (first, second) in product(judges, combinations(slots, 2)):
         pair = cases.pair_index[start + first, start + second]
-        codes = {name: int(codes[pair]) for name, codes in judge.choices.items()}
+        codes = {name: int(of_pairs[pair]) for name, of_pairs in judge.choices.items()}
         lines.append(PairChoices(judge.name, first, second, codes))
     return lines
 
@@ -205,20 +203,23 @@ def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float
 
 
 def _criteria(
-    cases: Cases, judges: Sequence[VerdictTable], place: int
+    cases: Cases, reading: Sequence[VerdictTable], place: int
 ) -> list[tuple[float, str, list[tuple[str, float | None]]]]:
     """Return points and text of each criterion of a response, and in what share of its runs each judge calls it met."""
-    reading, lines = [judge for judge in judges if judge.on_criteria], []
-    for index in range(cases.first_item[place], cases.first_item[place + 1]) if reading else ():
-        criterion = cases.items[index][1]
+    lines = []
+    for index in range(*cases.first_item[place : place + 2]) if reading else ():
+        _, criterion = cases.items[index]
         shares = [(judge.name, _number(judge.met[index])) for judge in reading]
         lines.append((criterion.points, criterion.criterion, shares))
     return lines
 
 
-def _ratings(people: People | None, place: int) -> list[tuple[str, float]]:
-    """Return each rater's score of a response."""
-    return [] if people is None else _known(people.annotators, people.by_annotator[place])
+def _by_people(people: People | None, place: int) -> tuple[float | None, list, list]:
+    """Return people's score of a response, that of each rater, and their comments."""
+    if people is None:
+        return None, [], []
+    ratings = _known(people.annotators, people.by_annotator[place])
+    return _number(people.scores[place]), ratings, people.comments.get(place, [])
 
 
 def _number(value: float) -> float | None:

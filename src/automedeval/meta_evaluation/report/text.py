@@ -19,8 +19,6 @@ from automedeval.meta_evaluation.report.changes import drop_on
 from automedeval.records import JsonObject
 from automedeval.records.text import several, span
 
-NO_BASELINE: JsonObject = {"models": {}, "questions": {}}
-
 
 class MainJudge(NamedTuple):
     """The judge whose leaderboard is shown first."""
@@ -37,10 +35,15 @@ def main_judge(result: JsonObject) -> MainJudge:
     name = result["main_judge"]["name"]
     record, table = result["judges"][name], result["models"][name]
     stands = standing(table)
-    more = credit_of(result, name)
-    more |= {"harm": result.get("harm", {}), "steps": result.get("next_steps", ())}
-    known = profile(name, record, unclear=stands["unclear"], **more)
+    steps, harm = result.get("next_steps", ()), result.get("harm", {})
+    more = {"unclear": stands["unclear"], "harm": harm, "steps": steps}
+    known = profile(name, record, **more, **credit_of(result, name))
     return MainJudge(name, record, table, stands, known)
+
+
+def compared(result: JsonObject) -> JsonObject:
+    """Return model → its figures beside the baseline; empty without a baseline."""
+    return result["baseline"]["models"] if "baseline" in result else {}
 
 
 def real_judges(result: JsonObject) -> dict[str, dict]:
@@ -79,8 +82,7 @@ def first_lines(said: Said) -> list[str]:
 
 def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
     """Say which answers a person must read before anything else; "" where nothing points at one."""
-    models = result.get("baseline", NO_BASELINE)["models"]
-    dropped = {name: compared["dropped"] for name, compared in models.items()}
+    dropped = {name: figures["dropped"] for name, figures in compared(result).items()}
     lowest = result["lowest_rated"] or {"score": 0, "answers": {}}
     drop = drop_on(scale)
     return " ".join(say("alert", known=main.known, dropped=dropped, drop=drop, lowest=lowest))
@@ -88,9 +90,9 @@ def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
 
 def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
     """Say which model is better, by how much, and how far to trust it; then in which cases one is worse than the baseline."""
-    baseline = result.get("baseline", NO_BASELINE)
-    people = result["models"].get("people")
+    people = result["models"].get("people", {"gap": "no ratings"})
     shared = result["main_judge"]["shared"]
+    beside = compared(result).items()
     return say(
         "headline",
         result=result,
@@ -102,11 +104,9 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         shared=shared,
         where=_where(shared),
         means={name: figure["value"] for name, figure, _ in bars(result, scale).rows},
-        worst=sorted(
-            baseline["models"].items(), key=lambda model: model[1]["better"] - model[1]["worse"]
-        ),
-        worse_cases=[baseline["questions"][case] for case in _worse(result)],
-        people=best_model(people, trusted=True) if people and "gap" not in people else "",
+        worst=sorted(beside, key=lambda model: model[1]["better"] - model[1]["worse"]),
+        worse_cases=[result["baseline"]["questions"][case] for case in _worse(result)],
+        people="" if "gap" in people else best_model(people, trusted=True),
         trust=trust(main.known),
     )
 
@@ -132,24 +132,23 @@ def answer(result: JsonObject, main: MainJudge) -> dict[str, str]:
 
 def read_first(result: JsonObject) -> list[tuple[str, str]]:
     """Return (mark of the grid in an address, words) of the cases to read first."""
-    worse, differing = _worse(result), result["main_judge"]["differing_cases"]
-    others = list(result.get("baseline", NO_BASELINE)["models"])
+    main, worse, others = result["main_judge"], len(_worse(result)), list(compared(result))
     who = others[0] if len(others) == 1 else "a model"
     links = []
-    if differing:
+    if differing := main["differing_cases"]:
         links.append(("#show=differs", f"{several(differing, 'case')} in which a number differs"))
     if worse:
-        links.append(("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse"))
-    if not links and result["judges"][result["main_judge"]["name"]]["valid_rate"]["value"] == 0:
+        links.append(("#show=lost", f"{several(worse, 'case')} in which {who} is worse"))
+    if not links and result["judges"][main["name"]]["valid_rate"]["value"] == 0:
         links.append(("#show=invalid", "what the judge wrote"))
     return links
 
 
 def _worse(result: JsonObject) -> list[str]:
-    models = result.get("baseline", NO_BASELINE)["models"].values()
-    ranks = zip_longest(*(model["cases"] for model in models))
-    cases = filter(None, chain.from_iterable(ranks))
-    return list(dict.fromkeys(cases))
+    """Return the cases in which some model is worse than the baseline: the worst of each model, then their second, …"""
+    by_rank = zip_longest(*(figures["cases"] for figures in compared(result).values()))
+    cases = dict.fromkeys(chain.from_iterable(by_rank))
+    return [case for case in cases if case is not None]
 
 
 def bars(result: JsonObject, scale: Scale) -> Bars:
@@ -158,27 +157,33 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
     Args:
         scale: that of the main judge's scores; None: the shares of pairs won are shown.
     """
-    main = result["main_judge"]["name"]
-    record, models = result["judges"][main], result["models"][main].get("models", {})
-    shared = result["main_judge"]["shared"]
-    means = shared["means"] if shared else {}
-    people = result["models"].get("people", {}).get("models", {})
+    main, shared = result["main_judge"]["name"], result["main_judge"]["shared"]
+    record = result["judges"][main]
+    people = _models_by(result, "people")
     rows = []
-    for name, figures in models.items():
-        mean = means.get(name) or figures.get("score") if scale else None
+    for name, figures in _models_by(result, main).items():
+        shown = figures["win_rate"]
+        if scale:
+            shown = shared.get("means", {}).get(name) or figures.get("score") or shown
         remarks = []
         if rated := people.get(name, {}).get("score"):
             remarks.append(f"by people {span(rated)}")
-        if name in record["differs"] and record["differs"][name][0]:
-            remarks.append(f"{record['differs'][name][0]} with a number that differs")
-        if record["empty"].get(name):
-            remarks.append(f"{record['empty'][name]} empty")
-        rows.append((name, mean or figures["win_rate"], ", ".join(remarks)))
+        differing, *_ = record["differs"].get(name, [0])
+        if differing:
+            remarks.append(f"{differing} with a number that differs")
+        if empty := record["empty"].get(name):
+            remarks.append(f"{empty} empty")
+        rows.append((name, shown, ", ".join(remarks)))
     what = "Share of pairs won"
     if scale:
         what = f"Mean score{_where(shared)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
     rows.sort(key=lambda row: -(row[1]["value"] or 0))
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
+
+
+def _models_by(result: JsonObject, judge: str) -> JsonObject:
+    """Return model → its figures by a judge, or by people; empty where there are none."""
+    return result["models"].get(judge, {}).get("models", {})
 
 
 def _where(shared: JsonObject) -> str:
@@ -224,17 +229,15 @@ def further(result: JsonObject, main: MainJudge) -> list[str]:
 def leaderboard(result: JsonObject) -> PageTable:
     """Return the models by the main judge, the first one first."""
     main = result["main_judge"]
-    table = result["models"][main["name"]]
-    people = result["models"].get("people", {}).get("models", {})
-    stands = standing(table)
+    models, people = _models_by(result, main["name"]), _models_by(result, "people")
+    stands = standing(result["models"][main["name"]])
     head = ["model", "rank", "share of pairs won, %", "valid verdicts, %"]
     head += ["won by people, %"] if people else []
     rows = []
     for model in stands["order"]:
-        figures = [table["models"][model]["win_rate"], main["valid_rates"].get(model)]
+        figures = [models[model]["win_rate"], main["valid_rates"].get(model)]
         if people:
             figures.append(people.get(model, {}).get("win_rate"))
-        spans = [span(figure, 0, 100) for figure in figures]
-        rows.append([model, stands["ranks"][model], *spans])
+        rows.append([model, stands["ranks"][model], *(span(each, 0, 100) for each in figures)])
     caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
     return PageTable(head, rows, caption if rows else "")

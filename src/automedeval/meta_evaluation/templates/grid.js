@@ -83,7 +83,7 @@
   const points = (score) => (score === null ? "–" : score.toFixed(2));
   const sorts = { models_differ: sort ? "size of the change" : "gap between models", file: "place in the file" };
   if (sort === "lost") Object.assign(sorts, { lost: "largest drop first", won: "largest rise first" });
-  for (const name of Object.keys(sizes)) if (rows.some((row) => name in row.measures)) sorts[name] ??= names[name];
+  for (const name of Object.keys(sizes)) if (rows.some((row) => (row.measures[name] ?? null) !== null)) sorts[name] ??= names[name];
   for (const model of models) sorts[`score:${model}`] = `score of ${model}`;
   const value = (row, key) => (key.startsWith("score:") ? row.cells[models.indexOf(key.slice(6))]?.[0] : row.measures[key]) ?? -Infinity;
   let shown = null, current = 0, drawn = "";
