@@ -93,21 +93,19 @@ def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
     A verdict that is verified is shown in its own slots: nothing in its text is renamed before it is checked.
     """
     rng = random.Random(f"{study.seed}:{annotator.name}:{item.key}".encode())
+    slots = list(range(len(study.case_of(item).responses)))
+    parts = {"jury": [DECISION], "harm": [HARM], "rate": [RESPONSES]}.get(item.kind, [])
     if item.kind == "prefer":
         slots, parts = [0, 1], [PREFERENCE]
-    elif item.kind == "jury":
-        slots, parts = list(study.disputes[item.case_id].order), [DECISION]
-    elif item.kind == "verify":
-        judges = rng.sample(item.judges, len(item.judges))
-        judged = study.verdicts[item.case_id, judges[0]].order
-        responses = range(len(study.case_of(item).responses))
-        slots = [*judged, *(index for index in responses if index not in judged)]
-        parts = [VERDICT + judge for judge in judges]
     else:
-        slots = list(range(len(study.cases[item.case_id].responses)))
         judges = rng.sample(item.judges, len(item.judges))
-        parts = [HARM if item.kind == "harm" else RESPONSES, *(VERDICT + judge for judge in judges)]
-    if item.kind != "verify":
+        parts += [VERDICT + judge for judge in judges]
+    if item.kind == "verify":
+        judged = study.verdicts[item.case_id, judges[0]].order
+        slots = [*judged, *(index for index in slots if index not in judged)]
+    else:
+        if item.kind == "jury":
+            slots = list(study.disputes[item.case_id].order)
         rng.shuffle(slots)
     numbers = dict.fromkeys(("version", "since", "opened", "closed"), 0)
     about = {

@@ -3,7 +3,7 @@
 The queue is the jury.jsonl of recipes/introspect_discuss.py; verdicts and discussions are in the revisions.jsonl beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +32,8 @@ class Dispute:
     rubric: Rubric
     recorded: Verdict
     judged: Verdict  # the judge's, which may be invalid
-    exchanges: tuple[
-        tuple[str, str], ...
-    ]  # title, as "Suggestion 1" or "Review 1", and text of each message, in order
+    # Title, as "Suggestion 1" or "Review 1", and text of each message, in order.
+    exchanges: Sequence[tuple[str, str]]
     shown: tuple[int, ...]  # which response is in which slot of these messages
 
     @property
@@ -72,29 +71,24 @@ def read_disputes(
 
 
 def _dispute(line: Mapping, record: Mapping, case: Case, rubrics: Mapping[str, Rubric]) -> Dispute:
-    name, models = record["rubric"], record["models"]
-    if name not in rubrics:
-        raise RecordError(f"its rubric {name!r} is none of {', '.join(sorted(rubrics))}")
-    if not rubrics[name].sums_up:
-        raise RecordError(f"{name} gives choices; the page takes decisions on scores alone")
-    if (line.get("order"), line.get("models")) != (record["order"], models):
-        raise RecordError(
-            f"'order' and 'models' are not those of the data set: {record['order']}, {models}"
-        )
-
+    name, models, order = record["rubric"], record["models"], record["order"]
+    rubric = rubrics.get(name)
+    if rubric is None or not rubric.sums_up:
+        raise RecordError(f"its rubric {name!r} is none of those that give scores")
+    if (line.get("order"), line.get("models")) != (order, models):
+        raise RecordError(f"'order' and 'models' are not those of the data set: {order}, {models}")
     about = {"case_id": case.id, "rubric": name, "models": models}
-    old = record["old_verdict"] | {"order": record["order"], "valid": True}
-    recorded, judged = map(Verdict.from_dict, (old | about, record["judge_verdict"] | about))
+    old = record["old_verdict"] | {"order": order, "valid": True}
+    recorded = Verdict.from_dict(old | about)
+    judged = Verdict.from_dict(record["judge_verdict"] | about)
     if line.get("judge") not in (None, recorded.judge):
         raise RecordError(
             f"is on a verdict of {line['judge']!r}, and the one on record is of {recorded.judge!r}"
         )
-    exchanges = tuple(
-        (f"{piece['role'].capitalize()} {piece['exchange']}", text)
-        for piece in record["exchanges"]
-        if piece["role"] in ("suggestion", "review")
-        and (text := own_text(piece["text"] or "").strip())
-    )
-    shown = tuple(record["shown"] or record["order"])
-    shown_case = as_shown(case, recorded)
-    return Dispute(line, shown_case, rubrics[name], recorded, judged, exchanges, shown)
+    exchanges = []
+    for piece in record["exchanges"]:
+        text = own_text(piece["text"] or "").strip()
+        if text and piece["role"] in ("suggestion", "review"):
+            exchanges.append((f"{piece['role'].capitalize()} {piece['exchange']}", text))
+    shown = tuple(record["shown"] or order)
+    return Dispute(line, as_shown(case, recorded), rubric, recorded, judged, exchanges, shown)

@@ -135,11 +135,13 @@ class Study:
         for dispute in self.disputes.values():
             recorded, judges = _content_of(dispute.recorded), _content_of(dispute.judged)
             disputed.append([*recorded, dispute.order, judges])
-        content = sorted([case.id, case.digest] for case in self.cases.values())
-        content += [*sorted(judged, key=json.dumps), *sorted(disputed, key=json.dumps)]
-        questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
-        questions += [self.harm_rubric.fingerprint] if "harm" in self.plans else []
-        return digest([*questions, *content])
+        content = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
+        if "harm" in self.plans:
+            content.append(self.harm_rubric.fingerprint)
+        content += sorted([case.id, case.digest] for case in self.cases.values())
+        content += sorted(judged, key=json.dumps)
+        content += sorted(disputed, key=json.dumps)
+        return digest(content)
 
     def annotator(self, name: str) -> Annotator | None:
         return {annotator.name: annotator for annotator in self.annotators}.get(name)
@@ -203,15 +205,13 @@ class _StudyReader(YamlFile):
         given = self.cases(content)
         limit = self.take(content, "limit", int, len(given), least=1)
         cases = dict(list(given.items())[:limit])
-        valid = self.verdicts(content, cases, rubric)
-        for (case_id, _), verdict in valid.items():
+        verdicts = {}
+        for (case_id, judge), verdict in self.verdicts(content, cases, rubric).items():
             judged = as_shown(given[case_id], verdict)
             if judged is not given[case_id]:
                 cases[case_id] = judged
-        verdicts = {}
-        for key, verdict in valid.items():
             if (verdict.rationale or "").strip():
-                verdicts[key] = verdict
+                verdicts[case_id, judge] = verdict
         plans = self.plans(content, annotators, verdicts)
         disputes = self.disputes(content, given, rubric) if "jury" in plans else {}
         items = []
@@ -255,10 +255,8 @@ class _StudyReader(YamlFile):
         if plan.draw is None:
             return ids
         if not 1 <= plan.draw <= len(ids):
-            self.fail(
-                f"{plan.kind}.draw",
-                f"must be from 1 to the {len(ids):,} cases to draw from, not {plan.draw}",
-            )
+            allowed = f"must be from 1 to the {len(ids):,} cases to draw from"
+            self.fail(f"{plan.kind}.draw", f"{allowed}, not {plan.draw}")
         # Paper: Appendix E has "87 randomly selected test samples". The order of the file does not change the draw.
         chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
         return [case_id for case_id in ids if case_id in chosen]
@@ -338,19 +336,16 @@ class _StudyReader(YamlFile):
         roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
         able = _able(annotators, roles)
         if not 1 <= raters <= able:
-            most = f"the {able} annotators with the roles"
-            self.fail(f"{inside}raters", f"must be from 1 to {most}, not {raters}")
+            allowed = f"must be from 1 to the {able} annotators with the roles"
+            self.fail(f"{inside}raters", f"{allowed}, not {raters}")
         judging = tuple(dict.fromkeys(judge for _, judge in verdicts))
         usual = {"prefer": ..., "jury": (), "harm": ()}.get(kind, judging)
         judges = self.texts(entry, "judges", usual, inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
-        if kind == "prefer" and "tie" in judges:
-            self.fail(f"{inside}judges", "a judge cannot be called 'tie', which is a choice")
-        for judge in judges:
-            if judge not in judging:
-                fault = f"no valid verdict with a rationale of {judge!r} on these cases"
-                self.fail(f"{inside}judges", fault)
+        for judge in set(judges) - set(judging):
+            fault = f"no valid verdict with a rationale of {judge!r} on these cases"
+            self.fail(f"{inside}judges", fault)
         return KindPlan(kind, raters, overlap, roles, judges, draw)
 
 
