@@ -58,15 +58,6 @@ def test_the_verdict_is_withheld_until_the_ratings_are_stored(store):
     assert verdict == verdict | said
 
 
-def test_without_a_verdict_no_page_speaks_of_one(tmp_path):
-    study = write_study(tmp_path, ("rate",), verdicts=[], rate={"raters": 1})
-    with opened(study) as store:
-        someone = physician(store)
-        pages = [someone.get(path).text for path in ("/", "/tasks/1")]
-        assert not re.search("verdict", "".join(pages), re.I)
-        assert someone.post(RESPONSES, **someone.fill()).url.path == "/tasks/2"
-
-
 def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
     """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
     rubric = read_yaml(PACKAGED / "automedeval.yaml")
@@ -191,11 +182,8 @@ def test_a_task_of_another_is_not_there(store):
 
 def test_sessions_are_signed_and_out_of_reach_of_scripts(store):
     place = f"/invitation/{store.invite('physician-1')}"
-    for secure in (True, False):
-        answer = client_of(store, secure).post(place, follow_redirects=False)
-        cookie = answer.headers["set-cookie"].lower()
-        assert all(word in cookie for word in ("httponly", "samesite=lax"))
-        assert ("secure" in cookie) == secure
+    answer = client_of(store).post(place, follow_redirects=False)
+    assert "httponly; samesite=lax" in answer.headers["set-cookie"].lower()
     someone = physician(store)
     cookie = someone.client.cookies["session"]
     forged = f"{'B' if cookie[0] == 'A' else 'A'}{cookie[1:]}"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doubles.small_study import PHYSICIANS, a_study, filled, finish, finish_all, send
+from doubles.small_study import PHYSICIANS, a_study, finish, finish_all, send
 from doubles.study_page import write_study
 from tables import refused, rows_of
 
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import read_study
-from automedeval.annotation.validation import LONGEST, Invalid
+from automedeval.annotation.validation import Invalid
 
 
 def test_orders_of_responses_sides_and_verdicts_are_random_and_kept(open_store):
@@ -128,10 +128,8 @@ def test_stores_that_write_at_once_lose_nothing_and_store_nothing_twice(
     assert len(set(stored)) == len(stored)
     per_item = Counter(case_id for _, case_id, _ in stored)  # of two parts each
     assert per_item == {f"case-{at}": 12 if at < 2 else 4 for at in range(20)}
-    open_to_others = [
-        file for file in Path(database).parent.iterdir() if file.stat().st_mode & 0o077
-    ]
-    assert open_to_others == []
+    files = Path(database).parent.iterdir()
+    assert not [file for file in files if file.stat().st_mode & 0o077], "nobody else reads them"
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
@@ -178,8 +176,6 @@ def test_an_answer_is_stored_once(open_store, clock):
     assert line["when"] == "1970-01-12T13:47:40.000+00:00"
     with pytest.raises(Stale):
         send(store, replace(task, version=7))
-    with pytest.raises(Stale):
-        send(store, task, filled(task, score=1))
     assert send(store, after) == send(store, after)
     with pytest.raises(Stale):
         send(store, task)  # its part was not the one that was stored last
@@ -189,8 +185,6 @@ def test_an_answer_is_stored_once(open_store, clock):
 def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store):
     store = open_store(number=1)
     task = send(store, store.next("ann"))
-    with pytest.raises(Invalid):
-        store.skip("ann", task.id, "x" * (LONGEST + 1), task.version)
     with pytest.raises(Stale):
         store.skip("ann", task.id, "No.", 0)
     for _ in range(2):  # the same form sent twice is the same success

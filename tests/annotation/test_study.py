@@ -1,7 +1,5 @@
 """A study's file: what it asks whom, in which order; and one readable line for everything that can be wrong with it."""
 
-from dataclasses import replace
-
 import pytest
 import yaml
 from doubles.introspection_study import MODELS, case_of, verdict_of
@@ -128,26 +126,6 @@ def test_a_broken_study_is_one_line(tmp_path, more, message):
     file = write_study(tmp_path, **more)
     begins = "" if "nowhere/revisions" in message else f"{file}: "
     with refused(begins, message):
-        read_study(file)
-
-
-def test_a_judge_called_tie_cannot_be_preferred(tmp_path):
-    file = write_study(tmp_path, rate=None, prefer={"judges": ["tie", "y"]})
-    verdicts = [verdict_of(case_of(0), (1, 2, 3), judge) for judge in ("tie", "y")]
-    write_lines(tmp_path / "verdicts.jsonl", verdicts)
-    with refused(f"{file}: prefer.judges: "):
-        read_study(file)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"), rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"]
-)
-def test_a_verdict_that_does_not_fit_is_named(tmp_path, change, message):
-    file = write_study(tmp_path, number=1, rate={"judges": []})
-    write_lines(
-        tmp_path / "verdicts.jsonl", [replace(verdict_of(case_of(0), (1, 2, 3), "x"), **change)]
-    )
-    with refused("", message):
         read_study(file)
 
 

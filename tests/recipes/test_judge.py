@@ -38,7 +38,7 @@ from programs import (
     succeeded,
     told,
 )
-from tables import rows_of
+from tables import rows_of, with_words
 
 from automedeval.records.journal import lock
 
@@ -255,11 +255,7 @@ def run(tiny_model, tmp_path_factory):
     with EndpointDouble(good_answer) as endpoint:
 
         def start(name: str, output: Path) -> None:
-            places = {"MODEL": str(tiny_model), "URL": endpoint.url, "ENCODER": str(ENCODER)}
-            args = [
-                re.sub("MODEL|URL|ENCODER", lambda match: places[match[0]], each)
-                for each in JUDGES[name]
-            ]
+            args = with_words(JUDGES[name], MODEL=tiny_model, URL=endpoint.url, ENCODER=ENCODER)
             cases = many if name in ("small", "likelihood", "baseline") else few
             succeeded(run_command("judge", "--judge", *args, cases=cases, output=output))
 

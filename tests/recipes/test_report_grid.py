@@ -338,8 +338,6 @@ def test_each_change_between_two_models_is_counted_filters_and_sorts(changed, br
         sizes = [key(gaps[name]) if name in gaps else -9 for name in visit.rows()]
         assert sizes == sorted(sizes, reverse=True)
     open_case(visit, ids[0])
-    heads = visit.page.locator("#case .responses").first.locator("h3").all_text_contents()
-    assert heads == ["Reference", OLD, NEW]
     old = words(changed.cases[0]["responses"][0]["text"])
     assert {"ten", "tablets", "script"} - old <= words_that_differ(visit, NEW)
     visit.close()

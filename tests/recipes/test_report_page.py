@@ -81,8 +81,6 @@ def test_the_leaderboard_and_the_sentences_have_the_figures_of_agreement_json(re
     main, ceiling = result["judges"]["good"], result["people"]["ceiling"]
     for figure, said in (
         (main["concordance"], "good orders {} of the pairs of responses as people do ("),
-        (main["by_confidence"]["surest"], "lie furthest apart it orders {} ("),
-        (main["by_confidence"]["others"], "), else {} (95 % interval"),
         (ceiling["concordance"], "One rater orders {} as the mean of the others does ("),
     ):
         assert said.format(f"{100 * figure['value']:.0f} %") in report.page
