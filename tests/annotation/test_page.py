@@ -1,6 +1,5 @@
 """The physicians' page by its requests: what it shows and withholds, whom it lets in, and what every answer carries."""
 
-import json
 import re
 
 import pytest
@@ -18,7 +17,7 @@ from doubles.study_page import (
 )
 from factories import read_yaml
 
-from automedeval.annotation.export import exported
+from automedeval.annotation.export import write_export
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
 from automedeval.rubrics.rubric import PACKAGED
 
@@ -62,26 +61,22 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
     """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
     rubric = read_yaml(PACKAGED / "automedeval.yaml")
     rubric |= {"id": "own", "output": {"grammar": "score_line"}}
-    own, orders = tmp_path / "own.yaml", set()
+    own, revisions = tmp_path / "own.yaml", tmp_path / "revisions.jsonl"
     own.write_text(yaml.safe_dump(rubric))
-    for seed in range(6):
-        folder = tmp_path / str(seed)
-        study = write_study(folder, ("jury",), 1, seed=seed, rubric=str(own))
-        file = folder / "revisions.jsonl"
-        text = file.read_text().replace("automedeval@1", "own@1")
-        file.write_text(text.replace("Doctor", "Response"))
-        with opened(study) as store:
-            someone = physician(store)
-            safe = safe_one(someone.page)
-            # in both verdicts, and in the field for the revision
-            assert someone.page.count(f"Response {safe} {SAFE}") == 3
-            told = {"decision": "revise", "rationale": f"Response {safe} alone is safe."}
-            done = someone.post("/tasks/1/decision", **someone.fill(3) | told)
-            assert done.url.path == "/"
-            (line,) = map(json.loads, exported(store)[0]["jury.jsonl"].splitlines())
-            assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
-            orders.add(store.assignment("physician-2", 1).order)
-    assert len(orders) > 2
+    study = write_study(tmp_path, ("jury",), 1, seed=0, rubric=str(own))
+    text = revisions.read_text().replace("automedeval@1", "own@1")
+    revisions.write_text(text.replace("Doctor", "Response"))
+    with opened(study) as store:
+        someone = physician(store)
+        safe = safe_one(someone.page)
+        assert safe != "1", "this seed shows the responses in another order"
+        # in both verdicts, and in the field for the revision
+        assert someone.page.count(f"Response {safe} {SAFE}") == 3
+        told = {"decision": "revise", "rationale": f"Response {safe} alone is safe."}
+        assert someone.post("/tasks/1/decision", **someone.fill(3) | told).url.path == "/"
+        write_export(store, tmp_path / "out")
+    (line,) = read(tmp_path / "out" / "jury.jsonl")
+    assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
 
 
 def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path):
@@ -126,11 +121,10 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path):
         assert [text for text in shown if text not in someone.page] == []
         names = someone.asked()
         assert list(names.values()) == [[str(points) for points in range(1, 21)]] * 9
-        for then in ("leave", "undo"):  # buttons that do not check a form
-            fields = {next(iter(names)): "21", "comments-1": "Half a thought."}
-            assert someone.post(f"{RESPONSES}/draft", then=then, **fields).status_code == 422
-            assert "Half a thought." in someone.page
-            assert "still open" not in someone.page.lower()
+        # a button that does not check a form
+        fields = {next(iter(names)): "21", "comments-1": "Half a thought."}
+        assert someone.post(f"{RESPONSES}/draft", then="leave", **fields).status_code == 422
+        assert "Half a thought." in someone.page
         comment = {"comments-2": "  One\r\ntwo.  "}
         assert someone.post(RESPONSES, **dict.fromkeys(names, "17"), **comment).status_code == 200
         answer = next(store.answers()).content

@@ -126,13 +126,6 @@ def test_of_another_language_nothing_is_marked_and_that_is_said(tmp_path):
     assert (claim["unread"], claim["differs"]) == ("not English", [])
 
 
-def test_of_a_very_long_answer_the_first_characters_are_checked(tmp_path):
-    long = case(2, "At most 4 g a day.", long="Rest well. " * 20_000 + "Take 12 g.", b="Take 12 g.")
-    said = "1 answer held more than 100,000 characters"
-    told(check([long], tmp_path / "out"), said)
-    assert marked(tmp_path / "out").keys() == {("c2", "b")}
-
-
 @needs_encoder
 def test_books_are_compared_where_a_passage_is_near(tmp_path):
     book, store = tmp_path / "book.md", tmp_path / "store"

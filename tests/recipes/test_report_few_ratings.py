@@ -89,14 +89,14 @@ def test_judges_that_compare_pairs_have_no_means(tmp_path):
         given = {"ratings": drawn_ratings(15), "baseline": baseline}
         judges = made(tmp_path, pairwise_verdicts(), **given).result["few_ratings"]["judges"]
         sides.append(judges["pairs: correctness"][model])
-    plain, _ = sides
-    assert "mean" not in plain
-    assert plain["win_rate"]["weight"] > 0
-    assert plain["difference"]["naive"]["reason"].endswith("not on people's scale")
-    for kind, whole in (("win_rate", 1), ("difference", 0)):
-        first, second = (side[kind]["prediction_powered"] for side in sides)
-        assert second["value"] == pytest.approx(whole - first["value"])
-        assert second["high"] == pytest.approx(whole - first["low"])
+    first, _ = sides
+    assert "mean" not in first
+    assert first["difference"]["naive"]["reason"].endswith("not on people's scale")
+    ends = [side["win_rate"]["prediction_powered"] for side in sides]
+    assert ends[1]["value"] == pytest.approx(1 - ends[0]["value"])
+    assert ends[1]["high"] == pytest.approx(1 - ends[0]["low"])
+    gaps = [side["difference"]["prediction_powered"]["value"] for side in sides]
+    assert gaps[1] == pytest.approx(-gaps[0])
 
 
 def test_models_without_a_case_in_common_have_means_alone(tmp_path):

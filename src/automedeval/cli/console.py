@@ -5,24 +5,18 @@ from importlib import import_module
 
 import automedeval
 
-# Each command: its module in this room, and what it does. Modules are imported only when they are run.
+# Each command, and what it does; its module has its name. Modules are imported only when they are run.
 COMMANDS = {
-    "prepare": ("prepare", "turn files of questions and answers into cases"),
-    "judge": ("judge", "judge the answers of a file of cases"),
-    "check": ("check", "compare the numbers of answers with a reference or books"),
-    "report": (
-        "report",
-        "compare the candidates by judges' verdicts, and the verdicts with people's ratings",
-    ),
-    "audit": (
-        "audit",
-        "measure how order, length, planted texts and dangerous facts change a judge's scores",
-    ),
-    "calibrate": ("calibrate", "fit a judge's scores to people's ratings"),
-    "export": ("export", "write verdicts for a table program or TRL"),
-    "annotate": ("annotate", "let people rate answers and verdicts on a page"),
-    "get-models": ("get_models", "get two small models, without a key or the Hub"),
-    "doctor": ("doctor", "show what this machine has, and what to do next"),
+    "prepare": "turn files of questions and answers into cases",
+    "judge": "judge the answers of a file of cases",
+    "check": "compare the numbers of answers with a reference or books",
+    "report": "compare the candidates by judges' verdicts, and the verdicts with people's ratings",
+    "audit": "measure how order, length, planted texts and dangerous facts change a judge's scores",
+    "calibrate": "fit a judge's scores to people's ratings",
+    "export": "write verdicts for a table program or TRL",
+    "annotate": "let people rate answers and verdicts on a page",
+    "get-models": "get two small models, without a key or the Hub",
+    "doctor": "show what this machine has, and what to do next",
 }
 # What stands before the first option of a command are the values of this one: `judge FILE` equals `judge --cases FILE`.
 FIRST = {"judge": "--cases", "check": "--cases", "prepare": "--input", "report": "--verdicts"}
@@ -43,12 +37,13 @@ def main() -> None:
         if name in FIRST and arguments and not arguments[0].startswith("-"):
             arguments = [FIRST[name], *arguments]
         sys.argv = [f"automedeval {name}", *arguments]
-        run(import_module(f"automedeval.cli.{COMMANDS[name][0]}").main)
+        module = import_module(f"automedeval.cli.{name.replace('-', '_')}")
+        run(module.main)
 
 
 def usage() -> str:
     """Return the list of commands."""
-    commands = "\n".join(f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items())
+    commands = "\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items())
     last = "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use."
     return f"usage: automedeval COMMAND …\n\n{commands}\n\n{last}"
 

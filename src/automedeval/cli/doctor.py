@@ -28,12 +28,8 @@ JUDGES = {12: "Qwen/Qwen2.5-Coder-1.5B-Instruct"}
 def main() -> None:
     """Print one screen."""
     parse((), __doc__)
-    encoder = EncoderArguments()
-    print(
-        "\n".join(
-            [*machine(), "", "models:", *models(), "", "extras:", *extras(), "", *judge(encoder)]
-        )
-    )
+    lines = [*machine(), "", "models:", *models(), "", "extras:", *extras(), "", *judge()]
+    print("\n".join(lines))
 
 
 def machine() -> list[str]:
@@ -43,7 +39,8 @@ def machine() -> list[str]:
     from automedeval.models.device import best_device, best_dtype, described
 
     device = best_device()
-    memory = psutil.virtual_memory()
+    gpu, memory = device.startswith("cuda"), psutil.virtual_memory()
+    size = memory.total
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     lines = [
         f"automedeval {automedeval.__version__}, {where}",
@@ -51,24 +48,19 @@ def machine() -> list[str]:
         f"models compute in {described(best_dtype(device), device)}",
         f"{psutil.cpu_count()} cores, {memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
     ]
-    if device.startswith("cuda"):
-        free, total = torch.cuda.mem_get_info()
+    if gpu:
+        free, size = torch.cuda.mem_get_info()
         name = f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
-        lines.append(f"{name}: {total / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB free")
-    size = (total if device.startswith("cuda") else memory.total) / 1e9
-    return [*lines, f"a language model as the judge: {fitting(size, device.startswith('cuda'))}"]
+        lines.append(f"{name}: {size / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB free")
+    return [*lines, f"a language model as the judge: {fitting(size / 1e9, gpu)}"]
 
 
 def fitting(size: float, gpu: bool) -> str:
     """Return the judge of docs/judge.md's table for a memory of so many gigabytes."""
-    names = [
-        name for least, name in (GPU_JUDGES | JUDGES if gpu else JUDGES).items() if size >= least
-    ]
-    return (
-        f"--judge {names[0]}"
-        if names
-        else "none fits this memory; one behind a server, --judge openai:MODEL"
-    )
+    for least, name in (GPU_JUDGES | JUDGES if gpu else JUDGES).items():
+        if size >= least:
+            return f"--judge {name}"
+    return "none fits this memory; one behind a server, --judge openai:MODEL"
 
 
 def models() -> list[str]:
@@ -88,20 +80,18 @@ def extras() -> list[str]:
         return ["  not known: the package is not installed"]
     lines = []
     for name in names:
-        if name not in DEVELOPERS:
-            missing = [
-                f"{requirement.name}{requirement.specifier}" for requirement in missing_of(name)
-            ]
-            lines.append(f"  {name:<10}{'lacks ' + ', '.join(missing) if missing else 'installed'}")
+        if name in DEVELOPERS:
+            continue
+        missing = [f"{lacking.name}{lacking.specifier}" for lacking in missing_of(name)]
+        lines.append(f"  {name:<10}{'lacks ' + ', '.join(missing) if missing else 'installed'}")
     return lines
 
 
-def judge(encoder: EncoderArguments) -> list[str]:
+def judge() -> list[str]:
     """Return lines on the small judge, on the judge where none is named, and on what to do next."""
-    missing = [] if encoder.is_there() else ["automedeval get-models"]
-    lines = [f"packaged small judge: {'needs ' + missing[0] if missing else 'ready'}"]
-    lines.append(
-        f"judge without --judge: {default_judge()}"
-        + (f" (from {VARIABLE})" if os.environ.get(VARIABLE) else "")
-    )
-    return [*lines, "", f"next: {' && '.join([*missing, 'automedeval judge sample'])}"]
+    ready, first = "ready", "automedeval judge sample"
+    if not EncoderArguments().is_there():
+        ready, first = "needs automedeval get-models", f"automedeval get-models && {first}"
+    named = f" (from {VARIABLE})" if os.environ.get(VARIABLE) else ""
+    usual = f"judge without --judge: {default_judge()}{named}"
+    return [f"packaged small judge: {ready}", usual, "", f"next: {first}"]

@@ -92,15 +92,14 @@ def main() -> None:
         cases = {case.id: case for case in read_cases(args.cases, **table)}
     verdicts = Verdicts(read_checked(args.verdicts, cases))
     output = Path(args.output)
-    if output.resolve() in (
-        verdicts_file(args.verdicts).resolve(),
-        Path(args.cases or args.verdicts).resolve(),
-    ):
+    inputs = (verdicts_file(args.verdicts), Path(args.cases or args.verdicts))
+    if output.resolve() in [file.resolve() for file in inputs]:
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
+    records = list((cases or {}).values())
     if args.to == "preferences":
-        return export_preferences(args, Cases(list((cases or {}).values()), args.cases), output)
-    table = verdicts.to_pandas((cases or {}).values())
+        return export_preferences(args, Cases(records, args.cases), output)
+    table = verdicts.to_pandas(records)
     safe = table.apply(lambda column: column.map(no_formula))
     write_whole(
         output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
@@ -135,9 +134,7 @@ def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
                 f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
             )
         if cases is not None and verdict.case_id not in cases:
-            joined = joined_cases(path)
-            hint = f"; these verdicts are on {joined}" if joined else ""
-            raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}{hint}")
+            raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
         verdicts.append(verdict)
     if not verdicts:
         raise RecordError(f"{path}: no verdict")

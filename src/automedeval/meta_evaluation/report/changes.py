@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import scipy
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
@@ -20,14 +21,14 @@ DROP = 2.0  # points by which a score falls that is read first; half of a shorte
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
-def responses_of(cases: Cases, model: str, option: str) -> np.ndarray:
+def responses_of(cases: Cases, model: str, option: str) -> ndarray:
     """Return the response of a model in every case, int [cases], -1 where there is none; `option` is what named it.
 
     Raises:
         RecordError: no model has this name.
     """
     if model not in cases.models:
-        names = in_a_row(cases.models[:8] + (["…"] if len(cases.models) > 8 else []))
+        names = in_a_row(cases.models)
         raise RecordError(f"{option}: {cases.source} has no model {model!r}; it has {names}")
     at = np.flatnonzero(cases.model_of == cases.models.index(model))
     responses = np.full(len(cases), -1)
@@ -35,23 +36,21 @@ def responses_of(cases: Cases, model: str, option: str) -> np.ndarray:
     return responses
 
 
-def in_common(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def in_common(first: ndarray, second: ndarray) -> tuple[ndarray, ndarray]:
     """Return the responses of two models, as of `responses_of`, in the cases that both answered."""
     both = (first >= 0) & (second >= 0)
     return first[both], second[both]
 
 
-def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
     """Return the relation by a judge of the first response to the second, from -1 (worse) to 1: float [pairs of indices]."""
+    pairs = np.sort([first, second], axis=0).T.tolist()
+    places = [cases.pair_index.get((one, other), -1) for one, other in pairs]
     turn = np.where(first < second, 1.0, -1.0)
-    places = [
-        cases.pair_index.get((min(i, j), max(i, j)), -1)
-        for i, j in zip(first.tolist(), second.tolist())
-    ]
     return turn * np.append(row.best_relations, np.nan)[places]
 
 
-def in_clusters(gaps: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+def in_clusters(gaps: ndarray, clusters: ndarray) -> ndarray:
     """Return one difference for each cluster of cases, with the same mean: cases of one cluster are not independent."""
     there = ~np.isnan(gaps)
     _, cluster = np.unique(clusters[there], return_inverse=True)
@@ -59,25 +58,22 @@ def in_clusters(gaps: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     return sums * (len(sums) / max(1, there.sum()))
 
 
-def paired_difference(gaps: np.ndarray, scale: Scale) -> Estimate:
+def paired_difference(gaps: ndarray, scale: Scale) -> Estimate:
     """Return the mean of a judge's differences, float [clusters]; no interval exceeds the scale."""
-    if scale is None:
-        return mean_over_cases(gaps)
-    most = float(scale[1] - scale[0])
+    most = np.inf if scale is None else float(scale[1] - scale[0])
     return mean_over_cases(gaps, (-most, most))
 
 
-def p_value(gaps: np.ndarray, mean: Estimate, better: int, worse: int) -> float | None:
+def p_value(gaps: ndarray, mean: Estimate, better: int, worse: int) -> float | None:
     """Return the two-sided p-value of the mean of gaps by Student's t-test; None without a gap.
 
     Where all gaps are equal, it is that of a sign test of the better and the worse cases.
     """
-    if not len(gaps):
-        return None
     if mean.low is not None:
         return float(scipy.stats.ttest_1samp(gaps, 0.0).pvalue)
-    decided = better + worse
-    return float(scipy.stats.binomtest(better, decided).pvalue) if decided else 1.0
+    if better + worse:
+        return float(scipy.stats.binomtest(better, better + worse).pvalue)
+    return 1.0 if len(gaps) else None
 
 
 def drop_on(scale: Scale) -> float:
@@ -149,7 +145,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     return record, (gap, marks)
 
 
-def _gaps(cases: Cases, row: Row, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+def _gaps(cases: Cases, row: Row, old: ndarray, new: ndarray) -> ndarray:
     """Return by how much new answers are better than the old ones, of a judge of pairs what it says of these two."""
     values = row.ranking_values
     gaps = better(row, cases, new, old) if row.best is None else values[new] - values[old]
@@ -159,10 +155,10 @@ def _gaps(cases: Cases, row: Row, old: np.ndarray, new: np.ndarray) -> np.ndarra
 def _figures(
     cases: Cases,
     row: Row,
-    gaps: np.ndarray,
-    old: np.ndarray,
-    new: np.ndarray,
-    marks: Mapping[str, np.ndarray],
+    gaps: ndarray,
+    old: ndarray,
+    new: ndarray,
+    marks: Mapping[str, ndarray],
 ) -> JsonObject:
     """Return the figures of one model beside the baseline, from the gaps and the marks of its answers."""
     values, scale = row.ranking_values, row.judge.scale

@@ -1,6 +1,7 @@
 """Compare models by few ratings: the ratings of some cases correct the verdicts on all (see `stats.prediction_powered`)."""
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -47,7 +48,7 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
     return models
 
 
-def _figure(people: np.ndarray, judge: np.ndarray, on_scale: bool) -> JsonObject:
+def _figure(people: ndarray, judge: ndarray, on_scale: bool) -> JsonObject:
     """Return the estimates of a mean; none by the judge alone where it is not on people's scale."""
     powered = prediction_powered(people, judge)
     gap = Estimate(None, reason="this judge's figures are not on people's scale")

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
-from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import blind_to, differing
@@ -27,7 +27,7 @@ NEWLY = {"differs": ("differs",), "empty": ("empty",), "failing": ("unread", "in
 CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what changed
 # Of all answers beside the baseline's: the score less that of the old one, float [responses], NaN where not both have one; and
 # mark of `CHANGES` → bool [responses].
-Changed = tuple[np.ndarray, Mapping[str, np.ndarray]]
+Changed = tuple[ndarray, Mapping[str, ndarray]]
 
 
 def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
@@ -37,7 +37,7 @@ def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
 
 
 @lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
-def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
+def marks_of(judge: VerdictTable) -> dict[str, ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     valid, due = judge.valid_by_response
     return {
@@ -48,14 +48,14 @@ def marks_of(judge: VerdictTable) -> dict[str, np.ndarray]:
     }
 
 
-def _largest(cases: Cases, values: np.ndarray) -> np.ndarray:
+def _largest(cases: Cases, values: ndarray) -> ndarray:
     """Return the largest of the values [responses] of each case, NaN without one: float [cases]."""
     largest = np.full(len(cases), np.nan)
     np.fmax.at(largest, cases.panel.case, values)
     return largest
 
 
-def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
+def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, ndarray]:
     """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
 
     - differs: the largest factor by which a number differs from the reference; only where there is one.
@@ -168,23 +168,14 @@ def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str
     return texts
 
 
-class PairChoices(NamedTuple):
-    """What a judge of pairs chose between two responses of a case, in the order in which grid.js reads it."""
-
-    judge: str
-    first: int
-    second: int
-    codes: dict[str, int]  # criterion → code of the choice
-
-
-def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[PairChoices]:
-    """Return what each judge of pairs chose in a case."""
+def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[tuple]:
+    """Return what each judge chose between two responses of a case: its name, their slots, and by criterion the code."""
     start, slots = int(cases.start[number]), range(len(cases.records[number].responses))
     lines = []
     for judge, (first, second) in product(judges, combinations(slots, 2)):
         pair = cases.pair_index[start + first, start + second]
         codes = {name: int(of_pairs[pair]) for name, of_pairs in judge.choices.items()}
-        lines.append(PairChoices(judge.name, first, second, codes))
+        lines.append((judge.name, first, second, codes))
     return lines
 
 

@@ -108,10 +108,12 @@ def make_report(
     judges = [table for table in tables if not table.in_words]
     _refuse_unfit(args, files, judges)
     settings = describe_result("report", options, resamples=args.resamples)
-    harm: tuple[JsonObject, dict[str, str], list[str]] = {}, {}, []
+    of_harm, harm_pages, harm_lines = JsonObject(), JsonObject(), list[str]()
     if on_harm or HarmRating in files:
-        harm = harm_report(cases, on_harm, notes, args.rubric, files.get(HarmRating), settings)
-    of_harm, harm_pages, harm_lines = harm
+        ratings = files.get(HarmRating)
+        of_harm, harm_pages, harm_lines = harm_report(
+            cases, on_harm, notes, args.rubric, ratings, settings
+        )
     if not judges:
         return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
     notes += _notes_on(cases, judges, Rating in files)
