@@ -5,7 +5,7 @@ from importlib import import_module
 
 import automedeval
 
-# Each command, and what it does; its module has its name. Modules are imported only when they are run.
+# Each command, and what it does. Its module has its name, and is imported only when it is run.
 COMMANDS = {
     "prepare": "turn files of questions and answers into cases",
     "judge": "judge the answers of a file of cases",

@@ -306,9 +306,9 @@ def planned_requests(
 def log_of_run(
     judge: BaseJudge, output: Path, requests: Requests, args: JudgeArguments, processes: Processes
 ) -> Log:
-    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it together.
+    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it.
 
-    What the record of an earlier run says, and this run does not, is put into the arguments, which become the record.
+    What the record of an earlier run says, and this run does not, is put into the arguments.
     """
     again = {request.key for request in requests} if args.again else ()
     earlier = run_arguments(output / f"run-{judge.fingerprint}.json")

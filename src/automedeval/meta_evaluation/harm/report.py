@@ -75,7 +75,7 @@ def harm_report(
 
 
 def harm_result(cases: Cases, raters: Sequence[VerdictTable], resamples: int) -> JsonObject:
-    """Return the figures of harm.json, by the verdicts of judges; before them perhaps those of the physicians.
+    """Return the figures of harm.json, by the verdicts of judges, perhaps behind those of physicians.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
     physicians agree; `judges` how each judge agrees with the middle degree of the physicians.
@@ -176,7 +176,7 @@ def shown_answers(cases: Cases, raters: Sequence[VerdictTable]) -> list[JsonObje
 
 
 def _in_words(rater: VerdictTable) -> ndarray:
-    """Return the degree of each response, also that none can be told, or that it is not rated: str [responses]."""
+    """Return the degree of each response in words, or why there is none: str [responses]."""
     degrees = np.nan_to_num(middle_degrees(rater), nan=-1).astype(int)
     words = np.array(rubric_of(rater).degree.words)[degrees]
     return np.where(rater.shown(rater.is_valid), words, "not rated")

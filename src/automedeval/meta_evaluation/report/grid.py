@@ -169,7 +169,7 @@ def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str
 
 
 def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[tuple]:
-    """Return what each judge chose between two responses of a case: its name, their slots, and by criterion the code."""
+    """Return a judge's name, the slots of two responses, and criterion → code of its choice."""
     start, slots = int(cases.start[number]), range(len(cases.records[number].responses))
     lines = []
     for judge, (first, second) in product(judges, combinations(slots, 2)):

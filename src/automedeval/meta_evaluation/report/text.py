@@ -145,7 +145,7 @@ def read_first(result: JsonObject) -> list[tuple[str, str]]:
 
 
 def _worse(result: JsonObject) -> list[str]:
-    """Return the cases in which some model is worse than the baseline: the worst of each model, then their second, …"""
+    """Return the cases in which a model is worse than the baseline, the worst of each first."""
     by_rank = zip_longest(*(figures["cases"] for figures in compared(result).values()))
     cases = dict.fromkeys(chain.from_iterable(by_rank))
     return [case for case in cases if case is not None]
