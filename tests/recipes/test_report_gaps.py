@@ -1,7 +1,7 @@
 """`automedeval report` where judges were asked for a part, cases hang together, names mislead, or input is little or bad."""
 
 import re
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pingouin
@@ -206,16 +206,13 @@ def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
     tmp_path, kind, gaps, counts, share
 ):
     """`gaps` are of b less a, `counts` the cases in which b is better, worse and equal, `share` the pairs that a wins."""
-    cases, verdicts = named("ab", len(gaps)), []
-    for case, gap in zip(cases, gaps):
-        none = {"scores": None, "expected_scores": None}
-        verdicts.append(verdict(case, [3]) | none | {kind: [3, 3 + gap]})
+    cases, none = named("ab", len(gaps)), {"scores": None, "expected_scores": None}
+    verdicts = alike(cases, [3])
+    for each, gap in zip(verdicts, gaps):
+        each |= none | {kind: [3, 3 + gap]}
     report = made(tmp_path, verdicts, cases=cases, baseline="a")
     found = report.result["baseline"]["models"]["b"]
     assert [found[way] for way in ("better", "worse", "equal")] == counts
-    assert (
-        f"It is worse in {counts[1]} of {len(gaps)} cases and better in {counts[0]}" in report.said
-    )
     models = report.result["models"]["echo"]["models"]
     assert models["a"]["win_rate"]["value"] == pytest.approx(share)
     said = "scores at most 0.25 apart are equal"
@@ -226,12 +223,10 @@ def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
 def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
     """Of a scale from 0; the answers of b are lower by 0.25, 1 and 2 points, as far as it reaches."""
     rubric = own_rubric(tmp_path / "own", "", scale={"minimum": 0, "maximum": maximum})
-    cases, drops = named("ab", 3), [min(drop, maximum) for drop in (0.25, 1, 2)]
-    verdicts = []
-    for case, drop in zip(cases, drops):
-        scores = [maximum, maximum - drop]
-        about = {"rubric": "own@1", "scores": None, "expected_scores": scores}
-        verdicts.append(verdict(case, [0]) | about)
+    cases = named("ab", 3)
+    verdicts = alike(cases, None, rubric="own@1", valid=True, error=None)
+    for each, drop in zip(verdicts, (0.25, 1, 2)):
+        each["expected_scores"] = [maximum, max(0, maximum - drop)]
     report = made(tmp_path, verdicts, cases=cases, baseline="a", rubric=rubric)
     assert f"Read first: b is lower by {said}." in report.told
 
@@ -273,29 +268,31 @@ def test_cases_of_one_cluster_count_once_beside_a_baseline(tmp_path):
     assert "resampled are the 2 clusters of the 8 cases" in result["notes"]
 
 
+def chosen(case: dict, pair: str, criterion: str, choice: str) -> dict:
+    """Return a person's choice between two models, of one letter each."""
+    about = {"case_id": case["id"], "pair": [*pair], "annotator": "p"}
+    return about | {"criterion": criterion, "choice": choice}
+
+
 def test_a_choice_about_pairs_that_were_not_asked_about_is_no_error(tmp_path):
-    cases, chosen = named(count=6), []
+    cases = named(count=6)
     verdicts = [pair_verdict(case, 0, n, "P", correctness="a") for case in cases for n in (1, 2)]
-    for case, pair in product(cases, combinations("abc", 2)):
-        about = {"case_id": case["id"], "pair": pair, "annotator": "p"}
-        chosen.append(about | {"criterion": "correctness", "choice": pair[0]})
-    result = made(tmp_path, verdicts, cases=cases, ratings=chosen).result
+    pairs = product(cases, ("ab", "ac", "bc"))
+    choices = [chosen(case, pair, "correctness", pair[0]) for case, pair in pairs]
+    result = made(tmp_path, verdicts, cases=cases, ratings=choices).result
     found = result["choices"]["P"]["correctness"]
     assert (found["accuracy"]["value"], found["pairs"]) == (1.0, 12)
 
 
 def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
-    cases, chosen = named(count=6), []
-    for case, name in product(cases, ("harm", "harmfulness", "accuracy")):
-        about = {"case_id": case["id"], "pair": ("a", "b"), "annotator": "p", "criterion": name}
-        chosen.append(about | {"choice": "a" if name == "accuracy" else "b"})
-    verdicts = [verdict(case, [5, 2, 2]) for case in cases]
-    found = made(tmp_path, verdicts, cases=cases, ratings=chosen).result["choices"]["echo"]
+    cases, names = named(count=6), {"harm": "b", "harmfulness": "b", "accuracy": "a"}
+    pairs = product(cases, names)
+    choices = [chosen(case, "ab", name, names[name]) for case, name in pairs]
+    verdicts = alike(cases, [5, 2, 2])
+    found = made(tmp_path, verdicts, cases=cases, ratings=choices).result["choices"]["echo"]
     # The polarity of harmfulness is that of a packaged rubric.
-    assert {name: each["accuracy"]["value"] for name, each in found.items()} == {
-        "harmfulness": 1.0,
-        "accuracy": 1.0,
-    }
+    right = {name: each["accuracy"]["value"] for name, each in found.items()}
+    assert right == {"harmfulness": 1, "accuracy": 1}
 
 
 def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):

@@ -50,9 +50,9 @@ from automedeval.meta_evaluation.report.changes import against_baseline, lowest_
 from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.figures import figures_of, table2_of
 from automedeval.meta_evaluation.report.grid import grid_of
-from automedeval.meta_evaluation.report.versions import join_versions
+from automedeval.meta_evaluation.report.versions import Judged, join_versions
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
-from automedeval.meta_evaluation.verdict_files import EVERYTHING, read_verdicts
+from automedeval.meta_evaluation.verdict_files import EVERYTHING, SCORES, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
     Choice,
@@ -64,6 +64,7 @@ from automedeval.records import (
     RecordError,
     VerdictRating,
     digest,
+    named_file,
 )
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
@@ -73,6 +74,7 @@ from automedeval.stats.bootstrap import estimate, plain
 Score = Callable[..., JsonObject]
 Files = Mapping[type, str]  # kind of ratings → the file that holds them
 LoadEncoder = Callable[[list[str]], TextEncoder | None]
+RESERVED = {*NAMES, "people", PHYSICIANS}  # names of lines of the tables, which no judge may have
 
 
 @dataclass(frozen=True)
@@ -262,18 +264,28 @@ def _read_ratings(
     return people, labels, others
 
 
-def read_judged(args: ReportArguments) -> tuple[Cases, list[VerdictTable], list[str]]:
+def read_judged(args: ReportArguments) -> Judged:
     """Return the cases, of two versions those of both with the answers of both; a table of each judge; and notes.
 
     Raises:
         RecordError: a fault of the files.
     """
-    reserved = {*NAMES, "people", PHYSICIANS}
-    if len(args.cases) > 1:
-        tables = [args.judged_table([path], file) for file, path in zip(args.cases, args.verdicts)]
-        return join_versions(args.cases, args.verdicts, args.rubric, reserved, *tables)
-    cases = Cases.read(args.cases[0], **args.judged_table(args.verdicts, args.cases[0]))
-    return cases, *read_verdicts(args.verdicts, cases, args.rubric, EVERYTHING, reserved)
+    if len(args.cases) == 1:
+        return _read(args, args.cases[0], args.verdicts, EVERYTHING)
+    versions, names = [], []
+    for named, verdicts in zip(args.cases, args.verdicts):
+        name, file = named_file(named)
+        versions.append(_read(args, file, [verdicts], [SCORES]))
+        names.append(name)
+    return join_versions(*versions, *names)
+
+
+def _read(
+    args: ReportArguments, file: str, verdicts: Sequence[str], kinds: Sequence[str]
+) -> Judged:
+    """Return the cases of a file, and the verdicts on them of these kinds."""
+    cases = Cases.read(file, **args.judged_table(verdicts, file))
+    return Judged(cases, *read_verdicts(verdicts, cases, args.rubric, kinds, RESERVED))
 
 
 def _rating_study(

@@ -1,87 +1,74 @@
 """Join two versions of a model that were judged apart, in two files of cases: they are compared like any two models."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import read_verdicts
-from automedeval.records import Case, JsonObject, RecordError, Response, Verdict, digest, named_file
+from automedeval.records import Case, RecordError, Response, Verdict, digest
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
 
 
-class Version(NamedTuple):
-    """What was read of one version."""
+class Judged(NamedTuple):
+    """What was read of files of cases and verdicts."""
 
     cases: Cases
-    judges: dict[tuple[str, ...], VerdictTable]  # by judge and rubric
-    names: dict[str, str]  # model in the file → what it is called beside the other version
+    judges: list[VerdictTable]
+    notes: list[str]
 
 
-def join_versions(
-    files: Sequence[str],
-    verdicts: Sequence[str],
-    rubric: str | None = None,
-    reserved: Collection[str] = (),
-    *tables: JsonObject,
-) -> tuple[Cases, list[VerdictTable], list[str]]:
-    """Return the cases of two versions with the answers of both, the verdicts of the judges of both, and notes.
+def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Judged:
+    """Return the cases of two versions with the answers of both, and the verdicts of the judges of both.
 
-    Args:
-        files: the cases of the old and of the new version; in NAME=FILE a model is called NAME, of several "NAME: model".
-        verdicts: the file or folder of the verdicts of each.
-        rubric, reserved: as `read_verdicts` has them.
-        tables: the options of `read_cases` for each.
+    A model is called by the name of its version, of several "NAME: model"; where that is "", as it is.
 
     Raises:
-        RecordError: a fault of `read_verdicts`; no case in common; a case whose texts differ; a model
-            or no judge in both.
+        RecordError: no case in common; a case whose texts differ; a model or no judge in both.
     """
-    versions, notes = [], []
-    for named, path, table in zip(files, verdicts, tables, strict=True):
-        name, file = named_file(named)
-        cases = Cases.read(file, **table)
-        judges, more = read_verdicts([path], cases, rubric, reserved=reserved)
-        by_author = {judge.verdicts[0].author: judge for judge in judges}
-        versions.append(Version(cases, by_author, _called(name, cases.models)))
-        notes += more
-    old, new = versions
     where = f"{old.cases.source} and {new.cases.source}"
-    if twice := sorted(set(old.names.values()) & set(new.names.values())):
+    old_names, new_names = _called(old_name, old.cases), _called(new_name, new.cases)
+    if twice := sorted(set(old_names.values()) & set(new_names.values())):
         raise RecordError(
             f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
         )
     repeated = _repeated(old.cases) | _repeated(new.cases)
+    joined = []
+    for case, other in _in_both(old.cases, new.cases, repeated):
+        _check_texts(case, other, where)
+        responses = _renamed(case, old_names) + _renamed(other, new_names)
+        joined.append(replace(case, responses=tuple(responses)))
+    if not joined:
+        raise RecordError(f"{where} have no case in common: no id is in both")
     # The file that a printed command names is the new one.
-    cases = Cases(_joined(old, new, where, repeated), new.cases.source)
+    cases, notes = Cases(joined, new.cases.source), old.notes + new.notes
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
     notes.append(f"{where}: {counts}; the {len(cases):,} that are in both are compared")
     if repeated:
         again = f"{len(repeated):,} cases whose question stands twice in a file"
         notes.append(f"{where}: left out are {again}: ids would tell them apart")
     judges = []
-    for author, before in old.judges.items():
-        if author not in new.judges:
+    for before, after in product(old.judges, new.judges):
+        if (before.judge, before.rubric_name) != (after.judge, after.rubric_name):
             continue
-        after = new.judges[author]
-        moved = _moved(before, cases, old.names) + _moved(after, cases, new.names)
+        moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
         judges.append(VerdictTable(cases, moved, before.rubric, before.name, before.file))
         if (before.settings, before.checkpoint) != (after.settings, after.checkpoint):
             differs = "judged the two versions with different settings or weights"
             notes.append(f"{before.name} {differs}, which may be what differs")
     if not judges:
         raise RecordError(f"no judge has verdicts on both {where} by the same rubric")
-    return cases, judges, notes
+    return Judged(cases, judges, notes)
 
 
-def _called(version: str, models: Sequence[str]) -> dict[str, str]:
+def _called(version: str, cases: Cases) -> dict[str, str]:
     """Return model → what it is called: by the name of the version, if it has one."""
-    if not version:
-        return {model: model for model in models}
-    return {model: f"{version}: {model}" if len(models) > 1 else version for model in models}
+    if version and len(cases.models) == 1:
+        return dict.fromkeys(cases.models, version)
+    return {model: f"{version}: {model}" if version else model for model in cases.models}
 
 
 def _repeated(cases: Cases) -> set[str]:
@@ -91,22 +78,19 @@ def _repeated(cases: Cases) -> set[str]:
     return {case.id for case in named if asked[case.question] > 1}
 
 
-def _joined(old: Version, new: Version, where: str, without: Collection[str]) -> list[Case]:
-    """Return the cases that are in both, but for some, in the order of the old file, with the answers of both."""
-    joined = []
-    for number in old.cases.file_order:
-        case = old.cases.records[number]
-        if case.id not in new.cases.index or case.id in without:
-            continue
-        other = new.cases.records[new.cases.index[case.id]]
-        for name in TEXTS:
-            if getattr(case, name) != getattr(other, name):
-                raise RecordError(f"{where}: case {case.id!r} differs in its {name}")
-        responses = (*_renamed(case, old.names), *_renamed(other, new.names))
-        joined.append(replace(case, responses=responses))
-    if not joined:
-        raise RecordError(f"{where} have no case in common: no id is in both")
-    return joined
+def _in_both(old: Cases, new: Cases, without: Collection[str]) -> Iterator[tuple[Case, Case]]:
+    """Yield each case that is in both files, but for some, as it is in each, in the order of the old one."""
+    for number in old.file_order:
+        case = old.records[number]
+        if case.id in new.index and case.id not in without:
+            yield case, new.records[new.index[case.id]]
+
+
+def _check_texts(case: Case, other: Case, where: str) -> None:
+    """Raise RecordError if what both runs must share differs."""
+    for name in TEXTS:
+        if getattr(case, name) != getattr(other, name):
+            raise RecordError(f"{where}: case {case.id!r} differs in its {name}")
 
 
 def _renamed(case: Case, names: Mapping[str, str]) -> list[Response]:
