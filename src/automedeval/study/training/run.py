@@ -19,7 +19,6 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from automedeval.models.checkpoints import fingerprint, read_record
 from automedeval.records import RecordError, digest
-from automedeval.records.errors import reason
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.tables import packaged
 
@@ -78,14 +77,13 @@ def launcher_of(training: Any) -> str | None:
 class Run(TrainerCallback):
     """A run of training, in all of its processes; `finished` says whether it has finished in its folder already.
 
-    `identity` in its record holds everything that determines the weights. RecordError if the folder holds another run.
+    `record` is as `plain` returns it; its `identity` holds everything that determines the weights. RecordError if the folder
+    holds another run.
     """
 
-    def __init__(self, output: Path, record: Mapping[str, Any]):
+    def __init__(self, output: Path, record: dict[str, Any]):
         self.output = output
-        self.record = plain(record)
-        self._before = 0.0
-        self._started: float | None = None  # when all of a checkpoint was read
+        self.record = record
         self.finished = first_for_all(self._reserve)
         if self.finished:
             PartialState().print(f"{output}: this run is finished already")
@@ -93,37 +91,24 @@ class Run(TrainerCallback):
     @property
     def seconds(self) -> float:
         """Return the seconds of training until now, with those before an interruption."""
-        now = time.monotonic()
-        return self._before + now - (self._started or now)
+        return self._before + time.monotonic() - self._started
 
     def train(self, trainer: Any) -> None:
-        """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed.
-
-        RecordError if the trainer cannot go on from the checkpoint.
-        """
+        """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed."""
         checkpoint, self._before = first_for_all(self._last_whole)
+        self._started = time.monotonic()
         if checkpoint:
             PartialState().print(f"resuming from {checkpoint}", flush=True)
         trainer.add_callback(self)
-        try:
-            trainer.train(resume_from_checkpoint=checkpoint)
-        except Exception as error:
-            if checkpoint is None or self._started:
-                raise
-            fault = f"{checkpoint} cannot be resumed: {reason(error)}"
-            raise RecordError(f"{fault}; delete it to go on from the one before") from None
+        trainer.train(resume_from_checkpoint=checkpoint)
         if PartialState().is_main_process:
             trainer.state.save_to_json(str(self.output / "training" / "trainer_state.json"))
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._started = self._started or time.monotonic()
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
-            write_whole(
-                self.output / f"checkpoint-{state.global_step}" / WHOLE, f"{self.seconds:.1f}\n"
-            )
+            mark = self.output / f"checkpoint-{state.global_step}" / WHOLE
+            write_whole(mark, f"{self.seconds:.1f}\n")
 
     def finish(self) -> None:
         """Write the record, which makes the run finished; remove what it could resume from."""
@@ -134,12 +119,15 @@ class Run(TrainerCallback):
 
     def _last_whole(self) -> tuple[str | None, float]:
         """Remove what a kill cut short; return the last whole checkpoint, and the seconds of training until then."""
-        for folder in sorted(self.output.glob("checkpoint-*")):
-            if _seconds(folder) is None:
+        seconds: dict[str | None, float] = {None: 0.0}
+        for folder in self.output.glob("checkpoint-*"):
+            try:
+                seconds[str(folder)] = float((folder / WHOLE).read_text(encoding="utf-8"))
+            except (FileNotFoundError, ValueError):  # a full disk takes a mark without its content
                 print(f"{folder.name}: incomplete, removed", flush=True)
                 shutil.rmtree(folder)
         last = get_last_checkpoint(str(self.output))
-        return last, _seconds(Path(last)) or 0.0 if last else 0.0
+        return last, seconds[last]
 
     def _reserve(self) -> bool:
         """Take the folder for this run, or go on in it; return whether the run has finished there."""
@@ -149,8 +137,7 @@ class Run(TrainerCallback):
                 raise RecordError(
                     f"{self.output}: holds files that are no training run; choose another --output_dir"
                 )
-            self._write({"finished": False, **self.record})
-            return False
+            before = {"finished": False, "identity": self.record["identity"]}
         was, now = before["identity"], self.record["identity"]
         for name in sorted({*was, *now}):
             if was.get(name) != now.get(name):
@@ -171,11 +158,3 @@ class Run(TrainerCallback):
     def _remove_checkpoints(self) -> None:
         for folder in self.output.glob("checkpoint-*"):
             shutil.rmtree(folder)
-
-
-def _seconds(checkpoint: Path) -> float | None:
-    """Return the seconds of training until a checkpoint; None if it is incomplete, or its mark is, as after a full disk."""
-    try:
-        return float((checkpoint / WHOLE).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None

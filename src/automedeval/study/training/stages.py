@@ -67,7 +67,8 @@ def check_base(
         rank, scale = there["r"], there["lora_alpha"]
         if adapter is None or (adapter.r, adapter.lora_alpha) != (rank, scale):
             raise RecordError(
-                f"{start} has an adapter, and training goes on from it: --use_peft true --lora_r {rank} --lora_alpha {scale}"
+                f"{start} has an adapter, and training goes on from it: "
+                f"--use_peft true --lora_r {rank} --lora_alpha {scale}"
             )
 
     config = AutoConfig.from_pretrained(start).get_text_config()
@@ -81,9 +82,8 @@ def check_base(
     except OSError:
         ends = config.eos_token_id
     known = {*(ends if isinstance(ends, list) else [ends]), encoder.tokenizer.eos_token_id} - {None}
-    ((_, answer),) = encoder.encode_answered(
-        [([{"role": "user", "content": "Is it right?"}], "Yes.")]
-    )
+    question = [{"role": "user", "content": "Is it right?"}]
+    ((_, answer),) = encoder.encode_answered([(question, "Yes.")])
     if not known & set(answer):
         raise RecordError(
             f"{start}: its chat template ends an answer with no end-of-sequence token: a judge would not stop"
@@ -122,14 +122,11 @@ def tokenize(
             masks.append([0] * len(prompt) + encoder.trained(answer, text, places))
         return {"input_ids": ids, "completion_mask": masks}
 
+    about = f"Tokenizing {place}"
     with errors_at(place):
+        # In memory: other hosts may not have the file.
         encoded = rows.map(
-            encode,
-            batched=True,
-            batch_size=256,
-            num_proc=num_proc,
-            keep_in_memory=True,  # other hosts may not have the file
-            desc=f"Tokenizing {place}",
+            encode, batched=True, batch_size=256, num_proc=num_proc, keep_in_memory=True, desc=about
         )
     if max_length:
         are_long = [len(ids) > max_length for ids in encoded["input_ids"]]

@@ -4,21 +4,17 @@ import atexit
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
 from accelerate import PartialState
-from safetensors import SafetensorError
 from transformers.utils import is_flash_attn_2_available
 
 from automedeval.models.checkpoints import base_of
 from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError, foreign_errors_at
-from automedeval.records.errors import reason
 from automedeval.records.extras import install
 from automedeval.study.training.run import launcher_of
 from automedeval.study.training.stages import refuse_unused
@@ -27,21 +23,16 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
     from trl import TrlParser
 
-_FULL_DISK = (
-    "No space left",
-    "File too large",
-    "file write failed",
-    "unexpected pos",
-    "iostream error",
-)
-
 
 def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     """Return TRL's arguments of YAML and command line, with how the model is loaded among those of training.
 
     On a processor without instructions for bfloat16 a YAML's is float32; the command line's counts. RecordError for an unknown
-    key, for arguments that `refuse_unused` and `refuse_blocks` name, and without a model.
+    key, for what `refuse_unused` and `check_launcher` refuse, and without a model.
     """
+    # Thousands from DeepSpeed's calls; and peft asks by an old name.
+    noise = r"`(torch\.distributed|is_gradient_checkpointing`)"
+    warnings.filterwarnings("ignore", noise, FutureWarning)
     given = ["--help" if word == "--help_all" else word for word in sys.argv[1:]]
     with foreign_errors_at("the arguments", ImportError, ValueError, TypeError, yaml.YAMLError):
         groups = parser.parse_args_and_config(given)
@@ -50,12 +41,9 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
             groups = parser.parse_args_and_config([*float32, *given])
     refuse_unused({name: value for group in groups for name, value in vars(group).items()})
     _, training, model, *_ = groups
-    if training.deepspeed_plugin:
-        refuse_blocks(training)
-    if training.use_cpu:
-        os.environ.setdefault(
-            "DS_ACCELERATOR", "cpu"
-        )  # else DeepSpeed warns that it found no GPU, or takes one
+    if training.use_cpu:  # else DeepSpeed warns that it found no GPU, or takes one
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    check_launcher(training)
     if not model.model_name_or_path:
         raise RecordError("model_name_or_path is needed")
     loading = {
@@ -69,17 +57,25 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     return groups
 
 
-def refuse_blocks(training: Any) -> None:
-    """Raise RecordError if DeepSpeed's settings leave an argument of the run without effect."""
+def check_launcher(training: Any) -> None:
+    """Raise RecordError if accelerate's file leaves an argument without effect, or saves weights in parts, or none at all."""
+    launcher = launcher_of(training)
+    if launcher == "FSDP" and os.environ.get("FSDP_STATE_DICT_TYPE") != "FULL_STATE_DICT":
+        raise RecordError("fsdp_state_dict_type must be FULL_STATE_DICT: else no weights are saved")
+    if not training.deepspeed_plugin:
+        return
     settings = training.deepspeed_plugin.deepspeed_config
     for block in ("optimizer", "scheduler"):
         if block in settings:
             raise RecordError(
                 f"DeepSpeed's file names {block}, and a run's optim and lr_scheduler_type would have no effect; take that out"
             )
-    host = settings["zero_optimization"].get("offload_optimizer", {}).get("device", "none")
+    zero = settings["zero_optimization"]
+    host = zero.get("offload_optimizer", {}).get("device", "none")
     if host != "none" and training.optim not in ("adamw_torch", "adamw_torch_fused"):
         raise RecordError(f"optim: on {host} DeepSpeed's AdamW takes its place: adamw_torch")
+    if launcher == "ZeRO-3" and not zero.get("stage3_gather_16bit_weights_on_model_save"):
+        raise RecordError("zero3_save_16bit_model must be true: a stage starts from whole weights")
 
 
 def check_attention(wanted: str | None) -> None:
@@ -90,25 +86,16 @@ def check_attention(wanted: str | None) -> None:
         )
 
 
-@contextmanager
-def launched() -> Iterator[None]:
-    """Run a program of TRL's, as its decorator, and turn a full disk into one line; another late error keeps its traceback."""
-    # Thousands from DeepSpeed's calls; and peft asks by an old name.
-    noise = r"`(torch\.distributed|is_gradient_checkpointing`)"
-    warnings.filterwarnings("ignore", noise, FutureWarning)
-    try:
-        yield
-        if PartialState().backend == "gloo":
-            # Threads of gloo can still hold Python objects, and abort a finished process while the interpreter ends
-            # (pytorch/pytorch#179291); so the process ends without that, behind what it registered to do at its end.
-            atexit._run_exitfuncs()
-            sys.stdout.flush()
-            os._exit(0)
-    except (RuntimeError, SafetensorError) as error:
-        if not any(sign in str(error) for sign in _FULL_DISK):
-            raise
-        fault = f"a checkpoint could not be written: {reason(error)}"
-        raise RecordError(f"{fault}; earlier checkpoints are complete") from None
+def end() -> None:
+    """End a program of several processes on processors, else return.
+
+    Threads of gloo can still hold Python objects, and abort a finished process while the interpreter ends
+    (pytorch/pytorch#179291); so the process ends without that, behind what it registered to do at its end.
+    """
+    if PartialState().backend == "gloo":
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def network_of(start: Path, training: Any) -> Any:
