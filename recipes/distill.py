@@ -20,6 +20,7 @@ from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse, run
+from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
 from automedeval.study.distillation.completion_chain import CompletionChain, overview
@@ -55,37 +56,38 @@ def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
     kinds = (DistillArguments, KnowledgeArguments, EncoderArguments, ChatArguments)
     args, books, encoder_args, chat_args = parse(kinds, __doc__)
-    # --- 1. Load the teacher and its books, and plan a request for each case -------------------------------------------------
-    judged = any(Path(args.output).glob("verdicts*.jsonl"))
-    if args.dry_run and not judged:  # no server is asked
+    # --- 1. Load the teacher and its books, and plan a request for each case -----------------------
+    if args.dry_run and not any(Path(args.output).glob("verdicts*.jsonl")):  # no server is asked
         chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, encoder_args, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], **args.table)
-    for note in requests.table_notes:
-        print(note)
+    print_notes(requests.table_notes)
     log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
     if args.dry_run:
         log.join_parts()
         print(chain.dry_run(requests, log.done(requests.digests)))
         return
-    # --- 2. Ask for the verdicts that are missing ----------------------------------------------------------------------------
+    # --- 2. Ask for the verdicts that are missing --------------------------------------------------
     with log:
         done = log.done(requests.digests)
-        for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
-            # The data set takes the first.
-            if verdict.author != log.author and verdict.teacher == args.teacher:
-                by = f"{args.teacher} teacher's verdicts by {' by '.join(verdict.author)}"
-                raise RecordError(f"{log.path} holds the {by}: choose another --output")
+        refuse_others(log, args.teacher)
         record_run(log.run_file, args, books, encoder_args, chat_args)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
-    # --- 3. Tell how the chains ended ----------------------------------------------------------------------------------------
+    # --- 3. Tell how the chains ended --------------------------------------------------------------
     judged = [verdict for verdict in log.records() if verdict.case_id in requests.digests]
-    print(
-        f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(judged, len(requests), log.new)}"
-    )
+    ended = overview(judged, len(requests), log.new)
+    print(f"{args.teacher} teacher, {' by '.join(log.author)}: {ended}")
     print("\n".join([*first_unread(judged), f"verdicts: {log.path}"]))
     print_notes(chain.judge.chat.notes())
     refuse_failures(chain.judge, log.path, judged)
+
+
+def refuse_others(log: Log, teacher: str) -> None:
+    """Raise RecordError if the log holds another model's verdicts as this teacher's: the data set takes the first of a case."""
+    for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
+        if verdict.author != log.author and verdict.teacher == teacher:
+            by = f"{teacher} teacher's verdicts by {' by '.join(verdict.author)}"
+            raise RecordError(f"{log.path} holds the {by}: choose another --output")
 
 
 def chain_of(
@@ -96,16 +98,23 @@ def chain_of(
 ) -> CompletionChain:
     """Return the teacher, with the books that it may ask."""
     kind, file = parse_model(args.judge)
-    recorded = kind == "recording"  # its answers number the responses in the file's order
+    is_recorded = kind == "recording"  # its answers number the responses in the file's order
     chat = (
         RecordedChat(file, args.teacher, books.knowledge)
-        if recorded
+        if is_recorded
         else chat_args.load(args.judge, args.seed)
     )
     judge = Judge(chat, args.rubric, seed=args.seed, score_decoding="free")
     search, store = books.open(encoder_args, chat_args.device)
-    shown = {"reference_as_response": args.reference_as_response, "shuffle": not recorded}
-    return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
+    return CompletionChain(
+        judge,
+        args.teacher,
+        search,
+        books.questions,
+        args.reference_as_response,
+        shuffle=not is_recorded,
+        store=store,
+    )
 
 
 if __name__ == "__main__":

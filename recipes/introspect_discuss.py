@@ -10,6 +10,7 @@ it was stopped. recipes/introspect_revise.py takes the decisions, and writes the
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tqdm import tqdm
@@ -23,14 +24,15 @@ from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
+from automedeval.records.text import several
 from automedeval.study.introspection.discussion import ROLES, Partners, account
 from automedeval.study.introspection.jury import QUEUE, read_jury, write_queue
 from automedeval.study.introspection.mistakes import find_mistakes, read_judges
 from automedeval.study.introspection.revisions import (
     RoundArguments,
     apply_rulings,
+    counts_of,
     mistake_record,
-    waiting_in,
     write_discussion,
 )
 
@@ -75,44 +77,44 @@ def main() -> None:
     args, books, encoder_args, chat_args = parse(kinds, __doc__)
     if args.suggester:
         books.check()
+    # --- 1. Find the mistakes ------------------------------------------------------------------
     dataset, recorded = args.read()
     judged = read_judges(args.verdicts, recorded)
     mistakes, lines = find_mistakes(recorded, judged, every=args.rows == "all")
     judges = dict.fromkeys((verdict.judge, verdict.settings or "") for verdict in judged.values())
     judge, settings = ("+".join(parts) for parts in zip(*judges))
+    fingerprint = dataset.statistics["fingerprint"]
     print("\n".join(lines))
-    by_case = {row.case.id: row for row in recorded}
+    # --- 2. Discuss them ------------------------------------------------------------------------
     discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
-            about = [dataset.statistics["fingerprint"], judge, settings]
+            about = [fingerprint, judge, settings]
             partners = partners_of(args, books, encoder_args, chat_args, about)
             chats = partners.chats
             names = {"suggester": chats["suggestion"].name, "reviewer": chats["review"].name}
             opened = partners.open(mistakes, journal)
             record_run(args.discussion / "run.json", args, books, encoder_args, chat_args)
-            with tqdm(unit="message", desc="discussion") as bar:
-                for _ in partners.lead(opened, journal):
-                    bar.update()
-            for chat in {id(chat): chat for chat in chats.values()}.values():
+            for _ in tqdm(partners.lead(opened, journal), "discussion", unit="message"):
+                pass  # each is in the journal
+            for chat in {chat.name: chat for chat in chats.values()}.values():
                 print_notes(chat.notes())
-            account_lines = account(opened, **names)
-            print("\n".join(account_lines))
-            lines += account_lines
+            ended = account(opened, **names)
+            print("\n".join(ended))
+            lines += ended
             discussions = {discussion.case_id: discussion for discussion in opened}
+    # --- 3. Write what was said, and what waits for the jury ------------------------------------
     records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
-    apply_rulings(records, read_jury(args.discussion, by_case), by_case)
-    facts = {
-        "follows": dataset.statistics["fingerprint"],
-        "judge": {"name": judge, "settings": settings or None},
-    }
-    write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
-    open_ids = [record["case_id"] for record in records if record["decided_by"] != "consensus"]
-    write_queue(args.discussion, [by_case[case_id] for case_id in open_ids])
-    count = len(waiting_in(records))
-    wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(count, f"{count:,} mistakes wait")
+    by_case = {row.case.id: row for row in recorded}
+    apply_rulings(records, read_jury(args.discussion, by_case))
+    about_judge = {"name": judge, "settings": settings or None}
+    facts = {"follows": fingerprint, "judge": about_judge, "partners": names, "arithmetic": lines}
+    write_discussion(args.discussion, records, facts)
+    undecided = [record["case_id"] for record in records if record["decided_by"] != "consensus"]
+    write_queue(args.discussion, [by_case[case_id] for case_id in undecided])
+    waiting = several(counts_of(records)["unresolved"], "mistake")
     print(
-        f"{args.discussion / QUEUE}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output"
+        f"{args.discussion / QUEUE}: {waiting} for the jury; next: recipes/introspect_revise.py with the same --output"
     )
 
 
@@ -121,17 +123,16 @@ def partners_of(
 ) -> Partners:
     """Return both partners, with the suggesting model's reference books."""
     models = dict(zip(ROLES, (args.suggester, args.reviewer, args.suggester)))
-    chats, loaded, are_recorded = {}, {}, False
+    knowledge = {"suggestion": books.knowledge}  # of a recording
+    load = cache(chat_args.load)  # one model may have all roles
+    chats, are_recorded = {}, False
     for role, model in models.items():
         kind, name = parse_model(model)
         if kind == "recording":
             are_recorded = True
-            knowledge = books.knowledge if role == "suggestion" else "none"
-            chats[role] = RecordedChat(name, "strong", knowledge, role)
-            continue
-        if model not in loaded:
-            loaded[model] = chat_args.load(model, 0)
-        chats[role] = loaded[model]
+            chats[role] = RecordedChat(name, "strong", knowledge.get(role, "none"), role)
+        else:
+            chats[role] = load(model)
     search, store = books.open(encoder_args, chat_args.device)
     return Partners(
         chats,

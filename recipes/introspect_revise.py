@@ -16,22 +16,18 @@ from automedeval.records import option
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run
+from automedeval.records.text import several
 from automedeval.study.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.study.introspection.jury import DECIDED, QUEUE, read_jury
 from automedeval.study.introspection.revisions import (
     REVISIONS,
     RoundArguments,
     apply_rulings,
+    counts_of,
+    decision_line,
     read_discussion,
-    waiting_in,
 )
-from automedeval.study.introspection.round import (
-    STOP,
-    WAITING,
-    decision_lines,
-    round_facts,
-    write_round,
-)
+from automedeval.study.introspection.round import STOP, WAITING, round_facts, write_round
 
 
 @dataclass(kw_only=True)
@@ -56,36 +52,38 @@ def main() -> None:
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
     by_case = {row.case.id: row for row in recorded}
-    apply_rulings(records, read_jury(args.discussion, by_case), by_case)
+    apply_rulings(records, read_jury(args.discussion, by_case))
     write_lines(args.discussion / REVISIONS, records)
-    lines, count = decision_lines(records), len(waiting_in(records))
-    print(*lines, sep="\n", end="\n" if lines else "")
-    waits = f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {args.discussion / QUEUE}"
+    lines, counts = [decision_line(records)], counts_of(records)
+    count = counts["unresolved"]
+    print(lines[0])
+    waiting = f"{several(count, 'case')} for the jury in {args.discussion / QUEUE}"
     if count and args.waiting == STOP:
         print(
-            f"{waits}: decide on the physicians' page (docs/annotation.md) and export into {args.discussion / DECIDED}, or "
+            f"{waiting}: decide on the physicians' page (docs/annotation.md) and export into {args.discussion / DECIDED}, or "
             f"fill in a copy of the file there; then run the same command again. To go on without the jury: --waiting keep_old"
         )
         return
     with new_dataset(args.output) as folder:
         written, line = write_round(folder, dataset, recorded, records, encoder, max_length)
-        more = [line]
+        lines.append(line)
         if encoder is None:
-            more.append("rows: no --training is given, so no length was checked")
-        print(*more, sep="\n")
-        facts = dataset.statistics | written
-        facts |= round_facts(dataset, len(recorded), records, discussion, [*lines, *more])
-        facts |= {
+            lines.append("rows: no --training is given, so no length was checked")
+        print("\n".join(lines[1:]))
+        facts = {
+            **dataset.statistics,
+            **written,
+            **round_facts(dataset, len(recorded), counts, discussion, lines),
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
             "max_length": max_length,
+            "tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name,
         }
-        facts |= {"tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name}
         write_card(folder, facts)
         record_run(folder / "run.json", args)
     print(f"instructions {facts['fingerprint']}: {args.output}")
     if count:
-        print(f"{waits}; the same command takes their decisions")
+        print(f"{waiting}; the same command takes their decisions")
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    assert "6 cases wait" in succeeded(lessons.introspect()).stdout
+    assert "6 cases for the jury" in succeeded(lessons.introspect()).stdout
     discussion = lessons.folder / "round1.discussion"
     jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
@@ -176,7 +176,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
         scores = {str(slot): points[index] for slot, index in enumerate(task.order, 1)}
         send(store, task, {"decision": decision, "rationale": rationale, "scores": scores})
     assert write_export(store, discussion / "decided")["jury.jsonl"] == 5
-    assert "1 case waits" in succeeded(lessons.introspect()).stdout
+    assert "1 case for the jury" in succeeded(lessons.introspect()).stdout
     succeeded(lessons.introspect(waiting="keep_old"))
     records = lessons.revisions()
     kept, *revised = seen
@@ -190,7 +190,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
     again = open_stores(read_study(study.place))
     finish(again, again.next("cleo"))
     write_export(again, discussion / "decided")
-    assert "2 kept, 4 revised, 0 waiting" in lessons.introspect().stdout
+    assert "0 waiting, 6 decided (jury, keep: 2, jury, revise: 4)" in lessons.introspect().stdout
 
 
 def test_the_report_reads_how_harmful_the_answers_are(tmp_path):

@@ -26,7 +26,7 @@ def round_1(tmp_path_factory):
             points = "Score: Doctor 1: 5 points. Doctor 2: 4 points. Doctor 3: 2 points."
             lessons.say(number, "suggestion", f"Suggestion: Doctor 1 is ash.\n{points}", call)
             lessons.say(number, "review", f"Review: object\nNot Doctor 3, objection {call}.", call)
-    assert "2 cases wait for the jury" in succeeded(lessons.discuss()).stdout
+    assert "2 cases for the jury" in succeeded(lessons.discuss()).stdout
     return lessons
 
 

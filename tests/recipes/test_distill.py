@@ -99,7 +99,7 @@ def test_the_small_study_is_distilled_from_its_recording(tmp_path, books, teache
 def test_without_books_no_store_is_opened(tmp_path, books):
     options = {"config": RECORDING.with_name("distill.yaml"), "teacher": "weak"}
     done = run_recipe("distill", **options, store="none", output=tmp_path / "none")
-    told(done, "58 valid, 2 invalid", "1 call: 60")
+    told(done, "58 valid, 2 invalid", "60 calls, 0 questions")
     assert books == []
 
 

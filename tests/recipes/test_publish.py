@@ -329,7 +329,7 @@ def test_a_round_takes_the_data_set_that_was_pushed(hub, publisher, tmp_path):
         succeeded(run("judge", judge="openai:m", base_url=endpoint.url, output=judged, **about))
     assert len(endpoint.asked) == 7
     succeeded(run("introspect_discuss", verdicts=judged, **round1))
-    told(run("introspect_revise", waiting="keep_old", **round1), "7 cases wait for the jury")
+    told(run("introspect_revise", waiting="keep_old", **round1), "7 cases for the jury")
     old = read_json(tmp_path / "data" / "statistics.json")
     assert lessons.statistics()["follows"] == old["fingerprint"]
 

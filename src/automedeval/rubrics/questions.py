@@ -1,10 +1,12 @@
 """Read the questions of a model's message and look them up (paper, section 3.1, Algorithm 1)."""
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from automedeval.models.base import Answer
+from automedeval.records import JsonObject
 from automedeval.records.language import normalise
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics.grammar import parse_verdict
@@ -23,11 +25,20 @@ Search = Callable[
 ]  # questions → for each question the passages found
 
 
-def find_passages(search: Search, questions: Sequence[str]) -> list[Any]:
-    """Return the passages found for any of the questions, each passage once."""
-    return list(
-        {passage.id: passage for passages in search(questions) for passage in passages}.values()
-    )
+def look_up(
+    search: Search | None, questions: Sequence[str], seen: set[str]
+) -> tuple[list[str], list[JsonObject] | None]:
+    """Return the questions that are new, with the passages found for any of them, each passage once; None without a new one.
+
+    `seen` are the questions that were asked before, normalised; the new ones are added.
+    """
+    new = [question for question in questions if normalise(question) not in seen]
+    seen.update(map(normalise, new))
+    if not new or search is None:
+        return new, None
+    passages = itertools.chain.from_iterable(search(new))
+    found = {passage.id: passage.to_dict() for passage in passages}
+    return new, list(found.values())
 
 
 def questions_of(answer: Answer, rubric: Rubric, slots: int) -> list[str]:

@@ -26,7 +26,7 @@ from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
 from automedeval.study.dataset.folder import read_dataset
-from automedeval.study.introspection.round import revised_row
+from automedeval.study.introspection.round import new_row
 from automedeval.study.training.stages import tokenize
 
 ROWS = rows_of(__file__)
@@ -54,8 +54,10 @@ def test_values_alone_are_trained_where_the_rubric_says_so(tiny_model):
     recorded = recorded_of(verdict_of(case, (4, 2, 5), "teacher", order=(2, 0, 1)), case)
     rubric = replace(AUTOMEDEVAL, output=AUTOMEDEVAL.output | {"trained": "values"})
     recorded.row["trained"] = []  # another row than those that are trained whole
-    new = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "1 2 3"), (1, 2, 3))
-    row = revised_row(replace(recorded, rubric=rubric), new, "consensus")
+    recorded = replace(recorded, rubric=rubric)
+    reading = ParsedAnswer(True, None, rationale_of(MODELS, recorded.order, "1 2 3"), (1, 2, 3))
+    revised = recorded.verdict("consensus", reading)
+    row = new_row(recorded, {"revised_verdict": revised, "decided_by": "consensus"})
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     (encoded,) = tokenize(Dataset.from_list([row]), "d", encoder)
     masked = zip(encoded["input_ids"], encoded["completion_mask"], strict=True)
@@ -144,7 +146,7 @@ def queue(lessons):
 
 def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons, queue):
     decided = queue.parent / "decided"
-    told(lessons.introspect(), f"2 cases wait for the jury in {queue}: ", f"into {decided}, or")
+    told(lessons.introspect(), f"2 cases for the jury in {queue}: ", f"into {decided}, or")
     assert not lessons.output.exists(), "there is nothing that could be trained on"
     # What the page shows the jury is there already.
     records = lessons.read("round1.discussion/revisions.jsonl")
@@ -153,11 +155,11 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons, q
     first, second = read(queue)
     kept = first | {"decision": "keep"}
     write(decided / queue.name, [kept, second])
-    told(lessons.introspect(), "1 case waits for the jury")
+    told(lessons.introspect(), "1 case for the jury")
     revised = second | {"decision": "revise", "scores": [5, 4, 1], "annotator": "chief"}
     revised["rationale"] = rationale_of(MODELS, second["order"], "decided")
     write(decided / queue.name, [kept, revised])
-    told(lessons.introspect(), "jury: 1 kept, 1 revised, 0 waiting")
+    told(lessons.introspect(), "0 waiting, 2 decided (jury, keep: 1, jury, revise: 1)")
     rows, records = lessons.rows(), lessons.revisions()
     assert rows["case-0"] == lessons.old_rows()["case-0"]
     assert rows["case-1"]["judge"] == "jury"
@@ -181,7 +183,7 @@ def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(less
     first, second = read(queue)
     decided = [first | {"decision": "revise", "scores": [5, 4, 1]}, second]
     write(queue.parent / "decided" / queue.name, decided)
-    told(round1(), "jury: 0 kept, 1 revised, 1 waiting")
+    told(round1(), "1 waiting, 1 decided (jury, revise: 1)")
     row, old = lessons.rows()["case-0"], lessons.old_rows()["case-0"]
     in_slots = [(5, 4, 1)[index] for index in row["order"]]
     assert row["completion"][0]["content"] == slot_line(in_slots)

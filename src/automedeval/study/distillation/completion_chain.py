@@ -24,12 +24,10 @@ from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Dialogue, Prompt
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
-from automedeval.records.language import normalise
-from automedeval.records.text import several
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
-from automedeval.rubrics.questions import Search, find_passages, questions_of
+from automedeval.rubrics.questions import Search, look_up, questions_of
 
 ENDED = ("verdict", "out_of_questions", "repeated_question", "invalid")
 
@@ -100,45 +98,36 @@ class CompletionChain:
         The transcript is the last prompt and its answer.
         """
         rubric, case = self.rubric, request.case
+        label = f"{rubric.name}:{rubric.fingerprint}"
         texts = [case.responses[index].text for index in request.slots]
         asked: list[tuple[str, list[Any] | None]] = []
         knowledge: list[dict[str, Any]] = []
         usage: Counter[str] = Counter()
         seen: set[str] = set()
-        ended, may_ask = None, self.questions > 0
+        ended: str | None = None
+        may_ask = self.questions > 0
         for call in itertools.count(1):
             messages = chain_messages(rubric, case.question, texts, case.reference, asked, may_ask)
-            answer = yield Prompt(
-                messages, label=f"{rubric.name}:{rubric.fingerprint}", key=(case.id, call)
-            )
+            answer = yield Prompt(messages, label=label, key=(case.id, call))
             usage.update(answer.usage)
             questions = questions_of(answer, rubric, len(texts))
             if not questions or not may_ask:
                 break
-            new = [question for question in questions if normalise(question) not in seen]
-            seen.update(map(normalise, new))
-            if new:
-                passages = find_passages(self.search, new) if self.search else []
-                knowledge.append(
-                    {
-                        "query": "\n".join(new),
-                        "passages": [passage.to_dict() for passage in passages],
-                    }
-                )
+            new, passages = look_up(self.search, questions, seen)
+            if passages is None:
+                ended = "repeated_question"
             else:
-                passages, ended = None, "repeated_question"
-            if len(knowledge) == self.questions:
-                ended = ended or "out_of_questions"
+                knowledge.append({"query": "\n".join(new), "passages": passages})
+                ended = "out_of_questions" if len(knowledge) == self.questions else None
             # Paper: the algorithm drops a case whose questions run out. Here the teacher is asked once more, for its verdict.
             may_ask = ended is None
             asked.append((own_text(answer.text), passages))
-        transcript = (
-            [*messages, {"role": "assistant", "content": answer.text}] if answer.text else messages
-        )
+        transcript = list(messages)
+        if answer.text:
+            transcript.append({"role": "assistant", "content": answer.text})
         if questions:
-            answer = replace(
-                answer, error="the teacher asked a question instead of giving its verdict"
-            )
+            why = "the teacher asked a question instead of giving its verdict"
+            answer = replace(answer, error=why)
         verdict = self.judge.verdict(request, answer)
         ended = ended or ("verdict" if verdict.valid else "invalid")
         return replace(
@@ -171,26 +160,21 @@ class CompletionChain:
 def overview(verdicts: Sequence[Verdict], cases: int, new: int) -> str:
     """Summarise the chains of `cases` cases, `new` of them judged in this run: how they ended, calls, questions, tokens."""
     total = len(verdicts)
-    lines = [f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing"]
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
-    if total:
-        valid = total - errors.total()
-        rate = f"{valid:,} valid, {errors.total():,} invalid; valid rate {valid / total:.3f}"
-        lines.append(f"  {total:,} verdicts → {rate}")
-    calls = Counter(verdict.extra["rounds"] for verdict in verdicts)
-    spread = [f"{several(number, 'call')}: {count:,}" for number, count in sorted(calls.items())]
+    invalid = errors.total()
     ended = Counter(verdict.extra["ended"] for verdict in verdicts)
-    asked = [question for verdict in verdicts for question in verdict.knowledge or ()]
-    passages = sum(len(question["passages"]) for question in asked)
+    ends = [f"{name} {ended[name]:,}" for name in ENDED]
+    calls = sum(verdict.extra["rounds"] for verdict in verdicts)
+    asked = sum(len(verdict.knowledge or ()) for verdict in verdicts)
     tokens: Counter[str] = Counter()
     for verdict in verdicts:
         tokens.update(verdict.usage)
-    lines += [
-        f"  {', '.join(spread)}",
-        f"  ended: {', '.join(f'{name} {ended[name]:,}' for name in ENDED)}",
-        f"  {len(asked):,} questions asked and {passages:,} passages found",
+    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
+    lines = [
+        f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing",
+        f"  {total:,} verdicts → {total - invalid:,} valid, {invalid:,} invalid",
+        f"  ended: {', '.join(ends)}",
+        f"  {calls:,} calls, {asked:,} questions looked up, tokens: {read:,} read, {written:,} written",
     ]
     lines += [f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)]
-    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
-    lines.append(f"  tokens: {read:,} read, {written:,} written")
     return "\n".join(lines)

@@ -9,12 +9,12 @@ goes on from them.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from automedeval.models.base import Answer, Dialogue, Messages, Prompt
+from automedeval.models.base import Answer, Dialogue, Prompt
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, arithmetic, now
 from automedeval.records.language import normalise
@@ -28,13 +28,12 @@ from automedeval.rubrics.grammar import (
     reads_back,
 )
 from automedeval.rubrics.prompts import Turn, discussion_messages, template_fingerprint
-from automedeval.rubrics.questions import Search, find_passages, questions_of
+from automedeval.rubrics.questions import Search, look_up, questions_of
 from automedeval.rubrics.slots import reordered
 from automedeval.study.introspection.mistakes import Mistake
 
 EXCHANGES = 3  # Paper: "after up to three rounds of discussion"
 ROLES = ("suggestion", "review", "revision")
-Step = tuple[str, int]  # (role, number of the exchange)
 _LEAD = r"^[-+•*#_`> \t]{0,12}"
 _MARK = r"[*_`]{0,3}"
 _SUGGESTION = re.compile(
@@ -62,28 +61,27 @@ _REVISES = re.compile(
 class Suggestion:
     """A proposal to keep or to revise the verdict on record, with the scores of all responses by slot.
 
-    `shown` is the text for the reviewer, and `end` is where the suggestion ends in the message. `error` says why a message
-    cannot be parsed.
+    `shown` is the text for the reviewer, and `body` what stands behind "Suggestion:". `error` says why a message cannot be
+    parsed.
     """
 
     error: str | None = None
-    keep: bool = False
     scores: tuple[int, ...] = ()
     shown: str = ""
-    end: int = 0
+    body: str = ""
 
 
 @dataclass(frozen=True)
 class Review:
-    """The reviewing model's answer to a suggestion; `error` says why a message cannot be parsed."""
+    """The reviewing model's answer to a suggestion; `error` says why a message cannot be parsed, `reason` why it objects."""
 
     error: str | None = None
     accepts: bool = False
-    reason: str = ""
+    reason: str | None = None
 
 
-def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) -> Suggestion:
-    """Parse a suggesting model's message; the last suggestion counts, and one of the scores on record, by slot, keeps them."""
+def read_suggestion(answer: Answer, rubric: Rubric, on_record: tuple[int, ...]) -> Suggestion:
+    """Parse a suggesting model's message; the last suggestion counts. `on_record` are the scores on record by slot."""
     if answer.error:
         return Suggestion(answer.error)
     text = own_text(answer.text)
@@ -91,21 +89,20 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) ->
     if not headers:
         return Suggestion("no line that begins with 'Suggestion:'")
     header = headers[-1]
-    body, shown = text[header.end() :], text[header.start() :].strip()
+    shown, body = text[header.start() :].strip(), text[header.end() :]
     reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
-    scores = reading.scores or ()
-    is_on_record = scores == tuple(on_record)
-    if keep := _KEEP.match(body):
-        if _REVISES.search(body, keep.end()):
-            return Suggestion("more than 'Suggestion: keep', which may take it back")
-        if reading.error != NO_SCORE_LINE and not is_on_record:
-            return Suggestion("it keeps the verdict on record and gives other points")
-        return Suggestion(None, True, tuple(on_record), shown, header.end() + keep.end())
+    keep = _KEEP.match(body)
+    if keep and _REVISES.search(body, keep.end()):
+        return Suggestion("more than 'Suggestion: keep', which may take it back")
+    if keep and reading.error != NO_SCORE_LINE and reading.scores != on_record:
+        return Suggestion("it keeps the verdict on record and gives other points")
+    if keep:
+        return Suggestion(None, on_record, shown, body)
     if not reading.valid:
         return Suggestion(reading.error)
     if not reading.rationale:
         return Suggestion("points without a reason")
-    return Suggestion(None, is_on_record, scores, shown, len(text))
+    return Suggestion(None, reading.scores or (), shown, body)
 
 
 def read_review(answer: Answer) -> Review:
@@ -128,38 +125,39 @@ def read_review(answer: Answer) -> Review:
     return Review(accepts=True)
 
 
-@dataclass
+class Step(NamedTuple):
+    """The next message of a discussion: who says it, in which exchange, and the dialogue that returns it."""
+
+    role: str = ""
+    exchange: int = 0
+    dialogue: Dialogue | None = None
+
+
+END = Step()
+
+
 class Discussion:
-    """The discussion of one mistake so far: what was said, and who says what next.
+    """The discussion of one mistake so far: what was said, and the next `step`, which is END behind the last one.
 
     `order` says which response is in which slot of the partners' prompts; `pieces` are the messages, as in the journal, and
-    `unread` counts those of a role that could not be read. `asked` is what the suggesting model looked up. `turns`
-    are its messages with the replies to them, but for the last suggestion, whose text is `suggested`; `reviews` are the
-    reviewing model's. `first` is what that one was shown first, `suggestion` the last one that could be read: the one that
-    both agreed on, if they did so, in the exchange `agreed_at`.
+    `unread` counts those of a role that could not be read. `asked` is what the suggesting model looked up, and `suggestion`
+    its last one that could be read: the one that both agreed on, if they did so, in the exchange `agreed_at`.
     """
 
-    mistake: Mistake
-    order: tuple[int, ...]
-    pieces: list[dict[str, Any]] = field(default_factory=list)
-    unread: Counter[str] = field(default_factory=Counter)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    reviews: list[Turn] = field(default_factory=list)
-    suggested: str = ""
-    first: str = ""
-    suggestion: Suggestion = Suggestion()
-    agreed_at: int | None = None
-    revised: ParsedAnswer | None = None
-    next_step: Step | None = ("suggestion", 1)
-
-    @property
-    def case_id(self) -> str:
-        return self.mistake.case_id
-
-    @property
-    def rubric(self) -> Rubric:
-        return self.mistake.recorded.rubric
+    def __init__(self, mistake: Mistake, order: tuple[int, ...], partners: "Partners"):
+        self.mistake = mistake
+        self.order = order
+        self.partners = partners
+        self.case_id = mistake.case_id
+        self.rubric = mistake.recorded.rubric
+        self.pieces: list[dict[str, Any]] = []
+        self.unread: Counter[str] = Counter()
+        self.asked: list[dict[str, Any]] = []
+        self.suggestion = Suggestion()
+        self.agreed_at: int | None = None
+        self.revised: ParsedAnswer | None = None
+        self._steps = self._exchanges()
+        self.step = next(self._steps)
 
     @cached_property
     def on_record(self) -> ParsedAnswer:
@@ -168,71 +166,75 @@ class Discussion:
         return reordered(recorded.reading, recorded.order, self.order, self.rubric.slot_word)
 
     @property
+    def keeps(self) -> bool:
+        """Return whether the last suggestion has the scores on record."""
+        return self.suggestion.scores == self.on_record.scores
+
+    @property
     def decision(self) -> str | None:
         """Return what both partners decided, "keep" or "revise"; None without a consensus, or a revision that holds."""
         if self.agreed_at is None:
             return None
-        if self.suggestion.keep:
+        if self.keeps:
             return "keep"
         return "revise" if self.revised and self.revised.valid else None
 
     def add(self, piece: dict[str, Any]) -> None:
         """Take in a message, and settle the next step."""
-        role, exchange = piece["role"], piece["exchange"]
-        answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
-        if role == "suggestion":
-            self.asked += piece["asked"]
-            self.turns += map(knowledge, piece["asked"])
-            error = self._suggest(answer, exchange)
-        elif role == "review":
-            error = self._review(answer, exchange)
-        else:
-            self.revised = self._read_revision(answer)
-            self.next_step = None
-            error = self.revised.error
         self.pieces.append(piece)
-        if error:
-            self.unread[role] += 1
+        self.step = self._steps.send(piece)
 
-    def read(self, answer: Answer) -> Suggestion:
-        """Parse a message of the suggesting model."""
+    def _exchanges(self) -> Generator[Step, dict[str, Any], None]:
+        """Yield who says what next, and receive the message, until both agree or the exchanges are used up."""
+        turns: list[Turn] = []  # the suggesting model's, each with the reply to it
+        reviews: list[Turn] = []
+        first = ""
+        for exchange in range(1, EXCHANGES + 1):
+            piece = yield Step("suggestion", exchange, self._suggest(turns, exchange))
+            self.asked += piece["asked"]
+            turns += map(knowledge, piece["asked"])
+            text = own_text(piece["text"])
+            suggestion = self._read_suggestion(_answer(piece))
+            if suggestion.error:
+                self.unread["suggestion"] += 1
+                turns.append(Turn(text, "objection", {"error": suggestion.error}))
+                continue
+            self.suggestion = suggestion
+            if reviews:
+                reviews[-1].names["suggestion"] = suggestion.shown
+            first = first or suggestion.shown
+
+            dialogue = self._say("review", reviews, exchange, suggestion=first)
+            piece = yield Step("review", exchange, dialogue)
+            review = read_review(_answer(piece))
+            if not review.accepts:
+                if review.error:
+                    self.unread["review"] += 1
+                reviews.append(Turn(own_text(piece["text"]), "suggested", {"error": review.error}))
+                turns.append(Turn(text, "objection", {"error": None, "reason": review.reason}))
+                continue
+            self.agreed_at = exchange
+            if self.keeps:
+                break
+
+            points = format_verdict(ParsedAnswer(True, scores=suggestion.scores), self.rubric)
+            wanted = {"points": points, "rationale": self.on_record.rationale is not None}
+            turns.append(Turn(text, "revision", wanted))
+            piece = yield Step("revision", exchange, self._say("suggestion", turns, call=1))
+            self.revised = self._read_revision(piece)
+            if self.revised.error:
+                self.unread["revision"] += 1
+            break
+        yield END
+
+    def _read_suggestion(self, answer: Answer) -> Suggestion:
         return read_suggestion(answer, self.rubric, self.on_record.scores or ())
 
-    def _suggest(self, answer: Answer, exchange: int) -> str | None:
-        suggestion = self.read(answer)
-        self.suggested = own_text(answer.text)
-        if suggestion.error:
-            self._object(exchange, error=suggestion.error)
-            return suggestion.error
-        if self.reviews:
-            self.reviews[-1].names["suggestion"] = suggestion.shown
-        self.first = self.first or suggestion.shown
-        self.suggestion = suggestion
-        self.next_step = ("review", exchange)
-        return None
-
-    def _review(self, answer: Answer, exchange: int) -> str | None:
-        review = read_review(answer)
-        if review.accepts:
-            self.agreed_at = exchange
-            self.next_step = None if self.suggestion.keep else ("revision", exchange)
-            return None
-        self.reviews.append(Turn(own_text(answer.text), "suggested", {"error": review.error}))
-        self._object(exchange, reason=None if review.error else review.reason)
-        return review.error
-
-    def _object(self, exchange: int, error: str | None = None, reason: str | None = None) -> None:
-        """Reply to a suggestion that is not accepted: the next exchange makes another one."""
-        self.turns.append(Turn(self.suggested, "objection", {"error": error, "reason": reason}))
-        self.next_step = ("suggestion", exchange + 1) if exchange < EXCHANGES else None
-
-    def _read_revision(self, answer: Answer) -> ParsedAnswer:
-        if answer.error:
-            return ParsedAnswer(False, answer.error)
+    def _read_revision(self, piece: Mapping[str, Any]) -> ParsedAnswer:
         slots = len(self.order)
-        reading = parse_verdict(answer.text, self.rubric, slots, truncated=answer.truncated)
-        if not reading.valid:
-            return reading
+        reading = parse_verdict(piece["text"], self.rubric, slots, truncated=piece["truncated"])
+        if piece["error"] or not reading.valid:
+            return replace(reading, valid=False, error=piece["error"] or reading.error)
         if reading.scores != self.suggestion.scores:
             return ParsedAnswer(False, "other points than the accepted suggestion's")
         if self.on_record.rationale is None:  # a row without a rationale stays without one
@@ -243,22 +245,61 @@ class Discussion:
             return ParsedAnswer(False, "it cannot be read back as a completion")
         return reading
 
-    def messages(
-        self, block: str, turns: Sequence[Turn], may_ask: bool = False, **names: Any
-    ) -> Messages:
-        """Return what a partner is shown; `block` is "suggestion" or "review"."""
+    def _suggest(self, turns: Sequence[Turn], exchange: int) -> Dialogue:
+        """Have the suggesting model ask questions, and suggest; return the message."""
+        asked: list[dict[str, Any]] = []
+        usage: Counter[str] = Counter()
+        before = itertools.chain.from_iterable(lookup["questions"] for lookup in self.asked)
+        seen = set(map(normalise, before))
+        may_ask = self.partners.questions > 0
+        for call in itertools.count(len(self.asked) + exchange):
+            so_far = [*turns, *map(knowledge, asked)]
+            answer = yield self._prompt("suggestion", so_far, call, may_ask=may_ask)
+            usage.update(answer.usage)
+            questions = self._questions(answer) if may_ask else []
+            if not questions:
+                return _message(answer, usage) | {"asked": asked}
+            new, passages = look_up(self.partners.search, questions, seen)
+            may_ask = bool(new) and len(asked) + 1 < self.partners.questions
+            lookup = {"text": own_text(answer.text), "questions": new, "passages": passages}
+            asked.append(lookup | {"goes_on": may_ask})
+
+    def _questions(self, answer: Answer) -> list[str]:
+        """Return the questions after a message's last suggestion, or all if there is no suggestion."""
+        suggestion = self._read_suggestion(answer)
+        rest = answer.text if suggestion.error else suggestion.body
+        return questions_of(replace(answer, text=rest), self.rubric, len(self.order))
+
+    def _say(self, block: str, turns: Sequence[Turn], call: int, **names: Any) -> Dialogue:
+        """Have a partner say one thing; return the message."""
+        answer = yield self._prompt(block, turns, call, **names)
+        return _message(answer, answer.usage)
+
+    def _prompt(self, block: str, turns: Sequence[Turn], call: int, **names: Any) -> Prompt:
+        """Return what a partner is shown in a call; `block` is "suggestion" or "review"."""
         case = self.mistake.recorded.case
         texts = [case.responses[index].text for index in self.order]
         verdicts = (self.on_record, self.mistake.judged_from(self.order))
-        question, reference = case.question, case.reference
-        return discussion_messages(
-            self.rubric, question, texts, reference, verdicts, block, turns, may_ask, **names
+        messages = discussion_messages(
+            self.rubric, case.question, texts, case.reference, verdicts, block, turns, **names
         )
+        return Prompt(messages, label=self.partners.label, key=(self.case_id, call))
 
 
 def knowledge(lookup: dict[str, Any]) -> Turn:
     """Return questions of the suggesting model, with what the books say."""
     return Turn(lookup["text"], "knowledge", lookup)
+
+
+def _answer(piece: Mapping[str, Any]) -> Answer:
+    """Return the answer that a message in a journal was."""
+    return Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
+
+
+def _message(answer: Answer, usage: Mapping[str, int]) -> dict[str, Any]:
+    """Return what a journal holds of an answer."""
+    content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
+    return content | {"usage": dict(usage)}
 
 
 @dataclass
@@ -302,23 +343,22 @@ class Partners:
                     "the jury decides"
                 )
             order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
-            discussions[mistake.case_id] = Discussion(mistake, order)
+            discussions[mistake.case_id] = Discussion(mistake, order, self)
         for piece in journal.records():
-            discussion = discussions.get(piece["case_id"])
             if piece["settings"] != self.fingerprint:
-                other = "of other partners, or on another data set or judge"
-            elif discussion and piece["digest"] != discussion.mistake.digest:
-                other = (
-                    f"of case {piece['case_id']!r} as it was before its texts or verdicts changed"
-                )
-            else:
-                other = ""
-            if other:
                 raise RecordError(
-                    f"{journal.path} holds discussions {other}: choose another --output"
+                    f"{journal.path} holds discussions of other partners, or on another data set or judge: choose another "
+                    "--output"
                 )
-            if discussion:
-                discussion.add(piece)
+            discussion = discussions.get(piece["case_id"])
+            if discussion is None:
+                continue
+            if piece["digest"] != discussion.mistake.digest:
+                raise RecordError(
+                    f"{journal.path} holds a discussion of case {discussion.case_id!r} as it was before its texts or verdicts "
+                    "changed: choose another --output"
+                )
+            discussion.add(piece)
         return list(discussions.values())
 
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
@@ -327,18 +367,15 @@ class Partners:
         If an endpoint fails on a prompt, that discussion waits, and there is a RecordError in the end. ChatError if an endpoint
         cannot go on.
         """
-        leads = dict(zip(ROLES, (self._suggestion, self._review, self._revision)))
+        by_case = {discussion.case_id: discussion for discussion in discussions}
         for exchange, role in itertools.product(range(1, EXCHANGES + 1), ROLES):
-            reached = {
-                discussion.case_id: discussion
-                for discussion in discussions
-                if discussion.next_step == (role, exchange)
-            }
             dialogues = [
-                (case_id, leads[role](reached[case_id], exchange)) for case_id in sorted(reached)
+                (case_id, by_case[case_id].step.dialogue)
+                for case_id in sorted(by_case)
+                if by_case[case_id].step[:2] == (role, exchange)
             ]
             for case_id, content in self.chats[role].follow(dialogues):
-                discussion = reached[case_id]
+                discussion = by_case[case_id]
                 piece = {"case_id": case_id, "role": role, "exchange": exchange, **content}
                 piece |= {"when": now(), "settings": self.fingerprint}
                 piece["digest"] = discussion.mistake.digest
@@ -346,69 +383,11 @@ class Partners:
                 discussion.add(piece)
                 yield piece
             journal.sync()
-        if waiting := sum(discussion.next_step is not None for discussion in discussions):
+        if waiting := sum(discussion.step != END for discussion in discussions):
             failures = [failure for chat in self.chats.values() for failure in chat.failures]
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
-
-    def _prompt(self, discussion: Discussion, messages: Messages, call: int) -> Prompt:
-        return Prompt(messages, label=self.label, key=(discussion.case_id, call))
-
-    def _suggestion(self, discussion: Discussion, exchange: int) -> Dialogue:
-        """Have the suggesting model ask questions, and suggest; return the message."""
-        asked: list[dict[str, Any]] = []
-        usage: Counter = Counter()
-        before = discussion.asked
-        seen = {normalise(question) for lookup in before for question in lookup["questions"]}
-        may_ask = self.questions > 0
-        for call in itertools.count(len(before) + exchange):
-            turns = [*discussion.turns, *map(knowledge, asked)]
-            messages = discussion.messages("suggestion", turns, may_ask)
-            answer = yield self._prompt(discussion, messages, call)
-            usage.update(answer.usage)
-            questions = self._questions(answer, discussion) if may_ask else []
-            if not questions:
-                return _message(answer, usage) | {"asked": asked}
-            new = [question for question in questions if normalise(question) not in seen]
-            seen.update(map(normalise, new))
-            may_ask = bool(new) and len(asked) + 1 < self.questions
-            lookup: dict[str, Any] = {"text": own_text(answer.text), "questions": new}
-            lookup |= {"passages": self._passages(new), "goes_on": may_ask}
-            asked.append(lookup)
-
-    def _passages(self, questions: Sequence[str]) -> list[dict[str, Any]] | None:
-        """Return what the books say on new questions, None without one."""
-        if not questions or self.search is None:
-            return None
-        return [passage.to_dict() for passage in find_passages(self.search, questions)]
-
-    def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
-        """Return the questions after a message's last suggestion, or all if there is no suggestion."""
-        suggestion = discussion.read(answer)
-        rest = answer.text if suggestion.error else own_text(answer.text)[suggestion.end :]
-        return questions_of(replace(answer, text=rest), discussion.rubric, len(discussion.order))
-
-    def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
-        """Have the reviewing model accept or object; return the message."""
-        messages = discussion.messages("review", discussion.reviews, suggestion=discussion.first)
-        answer = yield self._prompt(discussion, messages, exchange)
-        return _message(answer, answer.usage)
-
-    def _revision(self, discussion: Discussion, exchange: int) -> Dialogue:
-        """Have the suggesting model write its accepted suggestion into the verdict (Eq. 2); return the message."""
-        scores = discussion.suggestion.scores
-        points = format_verdict(ParsedAnswer(True, scores=scores), discussion.rubric)
-        names = {"points": points, "rationale": discussion.on_record.rationale is not None}
-        turns = [*discussion.turns, Turn(discussion.suggested, "revision", names)]
-        answer = yield self._prompt(discussion, discussion.messages("suggestion", turns), 1)
-        return _message(answer, answer.usage)
-
-
-def _message(answer: Answer, usage: Mapping[str, int]) -> dict[str, Any]:
-    """Return what a journal holds of an answer."""
-    content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
-    return content | {"usage": dict(usage)}
 
 
 def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> list[str]:
@@ -416,8 +395,8 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
 
     RecordError if a partner answered in the format of its role in no discussion.
     """
-    said = Counter(piece["role"] for discussion in discussions for piece in discussion.pieces)
-    unread = sum((discussion.unread for discussion in discussions), Counter[str]())
+    said = Counter(piece["role"] for talk in discussions for piece in talk.pieces)
+    unread = sum((talk.unread for talk in discussions), Counter[str]())
     for role, who in (("suggestion", suggester), ("review", reviewer)):
         if said[role] and said[role] == unread[role]:
             raise RecordError(

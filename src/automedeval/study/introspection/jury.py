@@ -11,7 +11,6 @@ the queue that somebody filled in. `decision` is "keep" or "revise". For "revise
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -20,24 +19,19 @@ from automedeval.records import DECISIONS, RecordError, digest, errors_at, read_
 from automedeval.records.journal import write_lines
 from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
+from automedeval.rubrics.slots import by_slot
 from automedeval.study.introspection.mistakes import Recorded
 
 QUEUE = "jury.jsonl"
 DECIDED = "decided"  # the folder beside the queue, with the file of the decisions
 ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fills in
-
-
-@dataclass(frozen=True)
-class Ruling:
-    """The jury's decision on one case: "keep" or "revise", and the revised verdict in the slots of the row."""
-
-    decision: str
-    annotator: str | None
-    reading: ParsedAnswer | None = None
+Ruling = dict[str, Any]
 
 
 def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
     """Read the decisions beside the queue in the folder of a discussion, by case id; a line that decides nothing is left out.
+
+    A decision is what a record of revisions.jsonl says of it: `decided_by`, `decision`, `annotator` and `revised_verdict`.
 
     `recorded` are the training cases by id. RecordError for an answer in the queue itself; a line on an unknown or repeated
     case, or one that is not the queue's, as on answers or a verdict that changed; an unknown decision; a revision that does not
@@ -61,7 +55,7 @@ def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, R
     return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
 
 
-def _line(recorded: Recorded) -> dict[str, Any]:
+def _queue_line(recorded: Recorded) -> dict[str, Any]:
     """Return the line of a case in the queue; its digest is over the case as shown and the verdict on record."""
     line = {"case_id": recorded.case.id, "judge": recorded.row["judge"], **dict.fromkeys(ANSWERS)}
     seen = digest([recorded.case.digest, recorded.row["completion"]])
@@ -69,11 +63,11 @@ def _line(recorded: Recorded) -> dict[str, Any]:
 
 
 def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling | None:
-    """Return the decision of a line, a revised verdict in the slots of the row; None for no decision."""
+    """Return the decision of a line; None for no decision."""
     decision = line.get("decision")
     if decision is None:
         return None
-    for name, queued in _line(recorded).items():
+    for name, queued in _queue_line(recorded).items():
         if name not in ANSWERS and line.get(name) != queued:
             raise RecordError(
                 f"{name!r} is not that of the queue: the answers of case {recorded.case.id!r} or its verdict on record "
@@ -82,25 +76,27 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling | None:
     if decision not in DECISIONS:
         raise RecordError(f"'decision' must be keep, revise or null, not {json.dumps(decision)}")
     annotator = take(line, "annotator", (str, NoneType), None)
-    return Ruling(decision, annotator, _revised(line, recorded) if decision == "revise" else None)
+    ruling = {"decided_by": "jury", "decision": decision, "annotator": annotator}
+    if decision == "revise":
+        ruling["revised_verdict"] = recorded.verdict("jury", _revised(line, recorded))
+    return ruling
 
 
 def _revised(line: Mapping[str, Any], recorded: Recorded) -> ParsedAnswer:
-    """Return the verdict of a line that revises the one on record."""
+    """Return the verdict of a line that revises the one on record, in the slots of the row."""
     rubric, models = recorded.rubric, recorded.case.models
     scores = take(line, "scores", (list,))
     rationale = take(line, "rationale", (str, NoneType), None) or ""
     assert rubric.scale is not None  # `read_recorded` refuses a rubric without one
     low, high = rubric.scale
-    chosen = [scores[index] for index in recorded.order if index < len(scores)]
-    fitting = [score for score in chosen if type(score) is int and low <= score <= high]
-    if len(scores) != len(models) or len(fitting) != len(recorded.order):
+    are_on_scale = all(type(score) is int and low <= score <= high for score in scores)
+    if len(scores) != len(models) or not are_on_scale:
         raise RecordError(
             f"'scores' must be a whole number from {low} to {high} for each of {', '.join(models)}, not {json.dumps(scores)}"
         )
     reason = rationale.strip() if rubric.rationale else None
-    reading = ParsedAnswer(True, None, reason or None, tuple(fitting))
-    if not reads_back(format_verdict(reading, rubric), rubric, len(fitting)):
+    reading = ParsedAnswer(True, None, reason or None, by_slot(scores, recorded.order))
+    if not reads_back(format_verdict(reading, rubric), rubric, len(models)):
         raise RecordError("'rationale' holds a control token, or a line that reads as a verdict")
     return reading
 
@@ -108,4 +104,4 @@ def _revised(line: Mapping[str, Any], recorded: Recorded) -> ParsedAnswer:
 def write_queue(discussion: Path, disputed: Sequence[Recorded]) -> None:
     """Write the queue, a line for each case without a consensus."""
     if disputed or (discussion / QUEUE).exists():
-        write_lines(discussion / QUEUE, map(_line, disputed))
+        write_lines(discussion / QUEUE, map(_queue_line, disputed))

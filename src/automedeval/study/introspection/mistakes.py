@@ -4,12 +4,11 @@ A row of an instruction data set holds the verdict on record of one case. The ju
 with all of the responses that the row is on.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from automedeval.records import (
     Case,
@@ -24,7 +23,7 @@ from automedeval.records.journal import arithmetic
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
-from automedeval.rubrics.slots import by_slot, seen_from
+from automedeval.rubrics.slots import as_recorded, by_slot, seen_from
 
 AGREED = "agreed"
 LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
@@ -48,6 +47,10 @@ class Recorded:
     def order(self) -> tuple[int, ...]:
         """Return which response stands in which slot of the row."""
         return tuple(self.row["order"])
+
+    def verdict(self, judge: str, reading: ParsedAnswer) -> dict[str, Any]:
+        """Return a verdict in the slots of the row as revisions.jsonl holds it."""
+        return {"judge": judge, **as_recorded(reading, self.order, self.case.models)}
 
 
 @dataclass(frozen=True)
@@ -205,13 +208,14 @@ def _kind(recorded: Recorded, verdict: Verdict) -> str:
     # Paper: it does not define an incorrect evaluation. Here: other relations of two scores, or another score.
     if not verdict.valid:
         return "invalid"
-    judged = np.array(by_slot(verdict.scores or (), recorded.order), dtype=float)
-    on_record = np.array(recorded.reading.scores, dtype=float)
-    if (_relations(judged) != _relations(on_record)).any():
-        return "relations"
-    return AGREED if (judged == on_record).all() else "scores"
+    judged = by_slot(verdict.scores or (), recorded.order)
+    on_record = recorded.reading.scores or ()
+    if judged == on_record:
+        return AGREED
+    return "scores" if _relations(judged) == _relations(on_record) else "relations"
 
 
-def _relations(scores: np.ndarray) -> np.ndarray:
-    """Return for each pair of scores whether the first is lower (-1), equal or higher (1)."""
-    return np.sign(np.subtract.outer(scores, scores))
+def _relations(scores: Sequence[float]) -> list[tuple[bool, bool]]:
+    """Return for each pair of scores whether the first is lower, and whether it is higher."""
+    pairs = itertools.combinations(scores, 2)
+    return [(first < second, first > second) for first, second in pairs]

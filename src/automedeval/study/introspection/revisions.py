@@ -13,17 +13,16 @@ from typing import Any
 from automedeval.records import DECISIONS, RecordError, option, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import read_cases
-from automedeval.records.journal import write_json, write_lines
+from automedeval.records.journal import arithmetic, write_json, write_lines
 from automedeval.rubrics import rubrics_with
-from automedeval.rubrics.grammar import ParsedAnswer
-from automedeval.rubrics.slots import as_recorded, reordered
+from automedeval.rubrics.slots import reordered
 from automedeval.study.dataset.folder import Dataset, dataset_folder, read_dataset
 from automedeval.study.introspection.discussion import Discussion
 from automedeval.study.introspection.jury import Ruling
 from automedeval.study.introspection.mistakes import Mistake, Recorded, read_recorded
 
 REVISIONS, SUMMARY = "revisions.jsonl", "discussion.json"
-DECISION = ("revised_verdict", "decided_by", "decision", "annotator", "when")  # of a record
+UNDECIDED = dict.fromkeys(("revised_verdict", "decided_by", "decision", "annotator", "when"))
 Record = dict[str, Any]
 
 
@@ -76,13 +75,13 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
         "teacher": recorded.row["teacher"],
         "models": recorded.case.models,
         "order": list(recorded.order),
-        "old_verdict": _verdict(recorded.row["judge"], recorded.reading, recorded),
+        "old_verdict": recorded.verdict(recorded.row["judge"], recorded.reading),
         "judge_verdict": {name: judged[name] for name in names},
         "shown": None,
         "exchanges": [],
         "suggestion": None,
         "consensus_at": None,
-        **dict.fromkeys(DECISION),
+        **UNDECIDED,
     }
     if discussion is None:
         return record
@@ -95,33 +94,18 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
     if discussion.decision == "revise" and discussion.revised:
         word = recorded.rubric.slot_word
         revised = reordered(discussion.revised, discussion.order, recorded.order, word)
-        record["revised_verdict"] = _verdict("consensus", revised, recorded)
+        record["revised_verdict"] = recorded.verdict("consensus", revised)
     return record
 
 
-def _verdict(judge: str, reading: ParsedAnswer, recorded: Recorded) -> Record:
-    return {"judge": judge, **as_recorded(reading, recorded.order, recorded.case.models)}
-
-
-def apply_rulings(
-    records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]
-) -> None:
+def apply_rulings(records: Iterable[Record], rulings: Mapping[str, Ruling]) -> None:
     """Put the jury's decisions, by case id, into the records that no consensus decides."""
     for record in records:
-        if record["decided_by"] == "consensus":
-            continue
-        record |= dict.fromkeys(DECISION)  # those of an earlier run
-        case_id = record["case_id"]
-        if case_id not in rulings:
-            continue
-        ruling = rulings[case_id]
-        record |= {"decided_by": "jury", "decision": ruling.decision}
-        record["annotator"] = ruling.annotator
-        if ruling.reading:
-            record["revised_verdict"] = _verdict("jury", ruling.reading, recorded[case_id])
+        if record["decided_by"] != "consensus":
+            record |= UNDECIDED | rulings.get(record["case_id"], {})
 
 
-def write_discussion(folder: Path, records: Sequence[Record], **facts: Any) -> None:
+def write_discussion(folder: Path, records: Sequence[Record], facts: Mapping[str, Any]) -> None:
     """Write the records of all mistakes, and the facts of the discussion."""
     folder.mkdir(parents=True, exist_ok=True)
     write_lines(folder / REVISIONS, records)
@@ -143,15 +127,17 @@ def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], dict[
     return [record for _, record in read_lines(folder / REVISIONS)], facts
 
 
-def waiting_in(records: Iterable[Record]) -> set[str]:
-    """Return the ids of the cases that wait for the jury."""
-    return {record["case_id"] for record in records if record["decided_by"] is None}
-
-
 def counts_of(records: Sequence[Record]) -> dict[str, Any]:
-    """Return how many mistakes and decisions of each kind there are."""
+    """Return how many mistakes and decisions of each kind there are; `unresolved` are those that wait for the jury."""
     decided = Counter((record["decided_by"], record["decision"]) for record in records)
-    counts: dict[str, Any] = {"mistakes": len(records), "unresolved": len(waiting_in(records))}
+    counts: dict[str, Any] = {"mistakes": len(records), "unresolved": decided[None, None]}
     for by in ("consensus", "jury"):
         counts[by] = {decision: decided[by, decision] for decision in DECISIONS}
     return counts
+
+
+def decision_line(records: Sequence[Record]) -> str:
+    """Return the line that reports the decisions of the partners and of the jury."""
+    decided = [record for record in records if record["decided_by"]]
+    kinds = Counter(f"{record['decided_by']}, {record['decision']}" for record in decided)
+    return f"decisions: {arithmetic('mistakes', len(records), kinds, 'waiting', 'decided')}"

@@ -6,7 +6,7 @@ jury.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,25 @@ from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot
 from automedeval.study.dataset.folder import TEST, Dataset, row_faults, write_splits
 from automedeval.study.introspection.mistakes import Recorded
-from automedeval.study.introspection.revisions import REVISIONS, Record, counts_of
+from automedeval.study.introspection.revisions import REVISIONS, Record
 
 TRAIN = "train"
 # What is done while a case waits for the jury: the round is not written, or the row keeps its old verdict.
 STOP, KEEP_OLD = WAITING = ("stop", "keep_old")
 
 
-def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str, Any]:
-    """Return a row with another verdict, in the slots of the row; `by` is "consensus" or "jury"."""
+def new_row(recorded: Recorded, record: Record | None) -> dict[str, Any]:
+    """Return the row of a case in the new data set; `record` is that of its mistake, None without one.
+
+    A revised verdict stands in the slots of the row; the row's `judge` says who revised it, "consensus" or "jury".
+    """
     row, case = recorded.row, recorded.case
-    new = answer_columns(reading, recorded.rubric) | {"judge": by}
+    if record is None or record["revised_verdict"] is None:
+        return row
+    verdict = record["revised_verdict"]
+    scores = by_slot(verdict["scores"], recorded.order)
+    reading = ParsedAnswer(True, None, verdict["rationale"], scores)
+    new = answer_columns(reading, recorded.rubric) | {"judge": record["decided_by"]}
     if row["trained"] is None:  # the rubric may say something else by now
         new["trained"] = None
     with_reasons = reading.rationale is not None
@@ -38,17 +46,6 @@ def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str,
         prompt = judge_messages(recorded.rubric, case.question, texts, case.reference, with_reasons)
         new |= {"prompt": prompt, "prompt_digest": digest(prompt)}
     return row | new
-
-
-def decision_lines(records: Sequence[Record]) -> list[str]:
-    """Return the lines that report the decisions of the partners and of the jury."""
-    counts = counts_of(records)
-    lines = []
-    for by in ("consensus", "jury"):
-        kept, revised = counts[by].values()
-        lines.append(f"{by}: {kept:,} kept, {revised:,} revised")
-    lines[-1] += f", {counts['unresolved']:,} waiting"
-    return lines
 
 
 def write_round(
@@ -66,17 +63,16 @@ def write_round(
     """
     # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
     record_of = {record["case_id"]: record for record in records}
-    rows = [new_row(one, record_of.get(one.case.id)) for one in recorded]
-    rubrics = {one.rubric.name: one.rubric for one in recorded}
-    usable, dropped = [], []
-    for row, fault in zip(rows, row_faults(rows, encoder, max_length, rubrics)):
-        if fault is None:
-            usable.append(row)
-        else:
-            names = ("case_id", "teacher", "judge")
-            dropped.append({name: row[name] for name in names} | {"reason": fault})
-    reasons = Counter(row["reason"] for row in dropped)
-    line = f"rows: {arithmetic('verdicts', len(rows), reasons)}"
+    rows = [new_row(row, record_of.get(row.case.id)) for row in recorded]
+    rubrics = {row.rubric.name: row.rubric for row in recorded}
+    faults = row_faults(rows, encoder, max_length, rubrics)
+    usable = [row for row, fault in zip(rows, faults) if fault is None]
+    dropped = []
+    for row, fault in zip(rows, faults):
+        if fault is not None:
+            about = {name: row[name] for name in ("case_id", "teacher", "judge")}
+            dropped.append(about | {"reason": fault})
+    line = f"rows: {arithmetic('verdicts', len(rows), Counter(filter(None, faults)))}"
     if not usable:
         raise RecordError(f"{dataset.place}: no training row is left: {line}")
     splits = {TRAIN: usable, TEST: dataset.splits.get(TEST, [])}
@@ -86,24 +82,14 @@ def write_round(
     return written, line
 
 
-def new_row(recorded: Recorded, record: Record | None) -> dict[str, Any]:
-    """Return the row of a case in the new data set; `record` is that of its mistake, None without one."""
-    if record is None or record["revised_verdict"] is None:
-        return recorded.row
-    verdict = record["revised_verdict"]
-    scores = by_slot(verdict["scores"], recorded.order)
-    reading = ParsedAnswer(True, None, verdict["rationale"], scores)
-    return revised_row(recorded, reading, record["decided_by"])
-
-
 def round_facts(
     dataset: Dataset,
     cases: int,
-    records: Sequence[Record],
+    counts: Mapping[str, Any],
     discussion: Mapping[str, Any],
-    lines: Iterable[str],
+    lines: Sequence[str],
 ) -> dict[str, Any]:
-    """Return what the statistics record of a round on so many cases.
+    """Return what the statistics record of a round on so many cases, with the `counts_of` its mistakes.
 
     `discussion` has the facts that `write_discussion` wrote, and `lines` what was reported since.
     """
@@ -113,6 +99,6 @@ def round_facts(
         "follows": discussion["follows"],
         "judge": discussion["judge"],
         "partners": {**discussion["partners"], "jury": "the jury"},
-        "counts": {"cases": cases, **counts_of(records)},
+        "counts": {"cases": cases, **counts},
         "arithmetic": [*before["arithmetic"], *discussion["arithmetic"], *lines],
     }
