@@ -7,14 +7,17 @@ import subprocess
 import sys
 import venv
 import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
 from doubles.clean_machine import unpack
 from doubles.endpoint import EndpointDouble, good_answer
+from packaging.requirements import Requirement
 from programs import (
     ENCODER,
+    JUDGE,
     ROOT,
     SAMPLE,
     error_line,
@@ -255,3 +258,42 @@ def test_no_help_loads_a_slow_library():
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("usage: automedeval") == 1 + len(COMMANDS)
     assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of the files below a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def libraries_of(name: str, extras: frozenset[str] = frozenset()) -> dict[str, int]:
+    """Return the bytes of a distribution and of all that it needs, by name."""
+    sizes: dict[str, int] = {}
+    awaited = [(name, extras)]
+    for name, extras in awaited:
+        try:
+            library = distribution(name)
+        except PackageNotFoundError:
+            continue  # of another system
+        files = [Path(file.locate()) for file in library.files or ()]
+        sizes[library.name] = sum(file.stat().st_size for file in files if file.is_file())
+        for requirement in map(Requirement, library.requires or ()):
+            marker = requirement.marker
+            is_needed = marker is None or any(
+                marker.evaluate({"extra": extra}) for extra in {"", *extras}
+            )
+            needed = (requirement.name, frozenset(requirement.extras))
+            if is_needed and needed not in awaited:
+                awaited.append(needed)
+    return sizes
+
+
+@needs_encoder
+def test_the_quick_start_takes_the_disk_that_the_readme_says():
+    torch = pytest.importorskip("torch")
+    if torch.version.cuda:
+        pytest.skip("the README's figure is of torch for the CPU")
+    (told,) = re.findall(r"([0-9.]+) GB of disk", (ROOT / "README.md").read_text("utf-8"))
+    models = size_of(ENCODER) + size_of(JUDGE)
+    taken = sum(libraries_of("automedeval").values()) + models
+    # Python's compiled modules, which come with the first run, are about a tenth.
+    assert 0.8 * float(told) < taken / 1e9 < float(told)
