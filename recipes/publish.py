@@ -54,7 +54,9 @@ class CardArguments:
     license: str | None = option(
         "model: the Hub's name of its license (apache-2.0, llama2), or other:NAME; required", None
     )
-    base_model: str | None = option("model: Hub id of the model before training", None)
+    base_model: str | None = option(
+        "model: the model before training, ORG/NAME or ORG/NAME@REVISION on the Hub", None
+    )
 
 
 def main() -> None:
@@ -130,16 +132,15 @@ def about_model(folder: Path, args: PublishArguments, about: CardArguments) -> d
         read_result,
     )
 
-    result = (
-        read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
-    )
+    needed = ("judges", "main_judge", "cases", "settings")
+    result = read_result(about.agreement, *needed) if about.agreement else None
     audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
     template, digest = read_text(MODEL_CARD), fingerprint(folder, [])
     card = fill_card(
         template, folder, digest, args.repo, about.license, about.base_model, result, audit
     )
     files = files_to_publish(rubric_to_publish(folder), automedeval.__version__)
-    return {CARD: card.encode(), **files, **adapter_files(folder, card)}
+    return {CARD: card.encode(), **files, **adapter_files(folder, about.base_model)}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from doubles.local_server import LocalServer
@@ -59,6 +59,11 @@ class Repo:
     tags: dict[str, str] = field(default_factory=dict)
 
     @property
+    def place(self) -> str:
+        """Return where it is on the Hub."""
+        return self.name if self.kind == "model" else f"{self.kind}s/{self.name}"
+
+    @property
     def head(self) -> str:
         return list(self.revisions)[-1]
 
@@ -88,18 +93,23 @@ class Repo:
         return self.revisions[self.named(revision)]
 
 
-@dataclass
-class Fault:
-    """The status of an error that the next requests get that match."""
+class Fault(NamedTuple):
+    """The status of an error that the next request gets that matches."""
 
     method: str
     path: str  # a regular expression
     status: int
-    times: int = 1
+
+
+class Served(NamedTuple):
+    """A file of a repository, and the revision that it is of."""
+
+    file: File
+    commit: str
 
 
 class Refusal(Exception):
-    def __init__(self, status: int, message: str, code: str | None = None):
+    def __init__(self, status: int, message: str, code: str = ""):
         super().__init__(message)
         self.status, self.code = status, code
 
@@ -142,115 +152,108 @@ class HubDouble(LocalServer):
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         path = unquote(handler.path.partition("?")[0])
-        with self._lock:
-            self.requests.append((handler.command, path))
-            fault = self._fault(handler.command, path)
+        body = self.body(handler)
+        status, headers = 200, {"Content-Type": "application/json"}
         try:
-            body = self.body(handler)
-            if fault is not None:
-                raise Refusal(fault.status, "so says the double")
             with self._lock:
                 answer = self._answer(handler, path, body)
-            self._send(handler, answer)
         except Refusal as refusal:
-            headers = {"X-Error-Message": str(refusal), "X-Error-Code": refusal.code or ""}
-            self._send(handler, (refusal.status, {"error": str(refusal)}, headers))
-
-    def _fault(self, method: str, path: str) -> Fault | None:
-        for fault in self.faults:
-            if fault.times and fault.method == method and re.search(fault.path, path):
-                fault.times -= 1
-                return fault
-        return None
-
-    def _send(self, handler: BaseHTTPRequestHandler, answer: tuple) -> None:
-        status, content, headers = answer
-        if not isinstance(content, bytes):
-            headers = {"Content-Type": "application/json", **headers}
-            content = json.dumps(content).encode()
+            status, answer = refusal.status, {"error": str(refusal)}
+            headers |= {"X-Error-Message": str(refusal), "X-Error-Code": refusal.code}
+        if isinstance(answer, Served):
+            content = answer.file.content
+            headers = {"ETag": f'"{answer.file.oid}"', "X-Repo-Commit": answer.commit}
+        else:
+            content = json.dumps(answer).encode()
         self.send(handler, status, content, headers)
 
-    def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes) -> tuple:
-        token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ") or None
+    def _answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes) -> Any:
+        """Return a file, or what is answered as JSON."""
+        self.requests.append((handler.command, path))
+        for fault in self.faults:
+            if fault.method == handler.command and re.search(fault.path, path):
+                self.faults.remove(fault)
+                raise Refusal(fault.status, "so says the double")
+        token = (handler.headers.get("Authorization") or "").removeprefix("Bearer ")
         match [handler.command, *path.strip("/").split("/")]:
             case ["POST", "api", "repos", "create"]:
                 return self._create(json.loads(body), token)
             case ["POST", "api", "validate-yaml"]:
-                return 200, {"errors": [], "warnings": []}, {}
+                return {"errors": [], "warnings": []}
             case ["PUT", "lfs", oid]:
                 return self._store(oid, body)
         address = REPO.fullmatch(path)
         if address is None:
             raise Refusal(404, "no such page")
         repo = self.repos.get((address["kind"] or "model", address["repo"]))
-        if repo is None or (repo.private and token is None):
-            raise Refusal(401 if token is None else 404, "Repository not found", "RepoNotFound")
+        if repo is None or (repo.private and not token):
+            raise Refusal(404 if token else 401, "Repository not found", "RepoNotFound")
         wanted = (address["rest"] or "").strip("/").split("/")
         if handler.command != "POST":
             return self._read(repo, wanted)
         self._writable(token)
         return self._write(repo, wanted, body)
 
-    def _writable(self, token: str | None) -> None:
+    def _writable(self, token: str) -> None:
         if token != WRITER:
-            raise Refusal(401 if token is None else 403, "this token only reads")
+            raise Refusal(403 if token else 401, "this token only reads")
 
-    def _create(self, wanted: dict[str, Any], token: str | None) -> tuple:
+    def _create(self, wanted: dict[str, Any], token: str) -> Any:
         self._writable(token)
         kind, name = wanted.get("type") or "model", f"{wanted['organization']}/{wanted['name']}"
-        url = f"{self.url}/{'' if kind == 'model' else kind + 's/'}{name}"
         repo = self.repos[kind, name] = Repo(kind, name, wanted.get("visibility") == "private")
-        repo.commit(
-            {".gitattributes": File(b"*.safetensors filter=lfs\n", False)}, "initial commit"
-        )
-        return 200, {"url": url, "name": name, "id": "1"}, {}
+        attributes = File(b"*.safetensors filter=lfs\n", False)
+        repo.commit({".gitattributes": attributes}, "initial commit")
+        return {"url": f"{self.url}/{repo.place}", "name": name, "id": "1"}
 
     def _object(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        upload = {"upload": {"href": f"{self.url}/lfs/{wanted['oid']}", "header": {}}}
-        there = {} if wanted["oid"] in self.objects else {"actions": upload}
-        return {"oid": wanted["oid"], "size": wanted["size"], **there}
+        about = {"oid": wanted["oid"], "size": wanted["size"]}
+        if wanted["oid"] not in self.objects:
+            href = f"{self.url}/lfs/{wanted['oid']}"
+            about["actions"] = {"upload": {"href": href, "header": {}}}
+        return about
 
-    def _store(self, oid: str, body: bytes) -> tuple:
+    def _store(self, oid: str, body: bytes) -> Any:
         if hashlib.sha256(body).hexdigest() != oid:
             raise Refusal(400, "other bytes than announced")
         self.objects[oid] = body
         self.put.append(oid)
-        return 200, {}, {"ETag": oid}
+        return {}
 
-    def _read(self, repo: Repo, wanted: list[str]) -> tuple:
+    def _read(self, repo: Repo, wanted: list[str]) -> Any:
         match wanted:
             case ["resolve", revision, *path]:
-                return self._file(repo, revision, "/".join(path))
+                files, name = repo.at(revision), "/".join(path)
+                if name not in files:
+                    raise Refusal(404, "Entry not found", "EntryNotFound")
+                return Served(files[name], repo.named(revision))
             case [""] | ["revision", _]:
-                return 200, self._info(repo, wanted[-1] or "main"), {}
+                revision = wanted[-1] or "main"
+                siblings = [{"rfilename": path} for path in repo.at(revision)]
+                about = {"id": repo.name, "sha": repo.named(revision), "private": repo.private}
+                return about | {"siblings": siblings}
             case ["tree", revision, *folder]:
                 inside = "/".join(folder)
                 files = repo.at(revision).items()
                 entries = [_entry(path, file) for path, file in files if path.startswith(inside)]
                 if folder and not entries:
                     raise Refusal(404, "no such folder", "EntryNotFound")
-                return 200, entries, {}
+                return entries
         raise Refusal(404, "no such page")
 
-    def _write(self, repo: Repo, wanted: list[str], body: bytes) -> tuple:
+    def _write(self, repo: Repo, wanted: list[str], body: bytes) -> Any:
         match wanted:
             case ["preupload", revision]:
                 files = repo.at(revision)
-                modes = [_mode(file, files) for file in json.loads(body)["files"]]
-                return 200, {"files": modes}, {}
+                return {"files": [_mode(file, files) for file in json.loads(body)["files"]]}
             case ["commit", "main"]:
                 return self._commit(repo, list(map(json.loads, body.splitlines())))
             case [".git", "info", "lfs", "objects", "batch"]:
                 objects = list(map(self._object, json.loads(body)["objects"]))
-                return 200, {"transfer": "basic", "objects": objects}, {}
+                return {"transfer": "basic", "objects": objects}
         raise Refusal(404, "no such page")
 
-    def _info(self, repo: Repo, revision: str) -> dict[str, Any]:
-        siblings = [{"rfilename": path} for path in repo.at(revision)]
-        about = {"id": repo.name, "sha": repo.named(revision), "private": repo.private}
-        return about | {"siblings": siblings}
-
-    def _commit(self, repo: Repo, lines: list[dict[str, Any]]) -> tuple:
+    def _commit(self, repo: Repo, lines: list[dict[str, Any]]) -> Any:
         files, header = dict(repo.files), lines[0]["value"]
         if header.get("parentCommit", repo.head) != repo.head:
             raise Refusal(412, "the branch has moved")
@@ -264,17 +267,8 @@ class HubDouble(LocalServer):
                         raise Refusal(400, f"{value['path']}: its content was never uploaded")
                     files[value["path"]] = File(self.objects[value["oid"]], True)
         name = repo.commit(files, header["summary"])
-        place = repo.name if repo.kind == "model" else f"{repo.kind}s/{repo.name}"
-        address = f"{self.url}/{place}/commit/{name}"
-        return 200, {"success": True, "commitOid": name, "commitUrl": address}, {}
-
-    def _file(self, repo: Repo, revision: str, path: str) -> tuple:
-        files = repo.at(revision)
-        if path not in files:
-            raise Refusal(404, "Entry not found", "EntryNotFound")
-        headers = {"ETag": f'"{files[path].oid}"', "X-Repo-Commit": repo.named(revision)}
-        headers["Content-Type"] = "application/octet-stream"
-        return 200, files[path].content, headers
+        address = f"{self.url}/{repo.place}/commit/{name}"
+        return {"success": True, "commitOid": name, "commitUrl": address}
 
 
 def _entry(path: str, file: File) -> dict[str, Any]:

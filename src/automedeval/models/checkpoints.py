@@ -106,7 +106,9 @@ def base_of(folder: Path) -> Path:
     file = folder / "adapter_config.json"
     if not file.is_file() or not (folder / "config.json").is_file():
         return folder
-    return checkpoint_folder(read_json(file, others=True)["base_model_name_or_path"])
+    config = read_json(file, others=True)
+    base, revision = config["base_model_name_or_path"], config.get("revision")
+    return checkpoint_folder(f"{base}@{revision}" if revision else base)
 
 
 def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:

@@ -15,7 +15,7 @@ from tables import rows_of
 from automedeval.meta_evaluation.report.text import answer, credit_of, main_judge
 from automedeval.models.checkpoints import fingerprint
 from automedeval.records import RecordError
-from automedeval.records.text import cell
+from automedeval.records.text import cell, span
 from automedeval.rubrics.published import files_to_publish
 from automedeval.study.publishing.checks import MODEL, check_card
 from automedeval.study.publishing.model_card import fill_card, read_result
@@ -63,23 +63,18 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, result
     result = of_weights(results, tiny=checkpoint)
     card = filled(checkpoint, result)
     check_card(card, MODEL, "card")
-    record, ceiling = result["judges"]["tiny"], result["people"]["ceiling"]
-
-    def in_card(estimate):
-        return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
-
+    judges, ceiling = result["judges"], result["people"]["ceiling"]
+    estimates = [judges["tiny"], ceiling, judges["ROUGE-L to the reference"]]
+    own, others, baseline = (span(estimate["concordance"]) for estimate in estimates)
+    expected = [
+        *map(cell, credit_of(result, "tiny")["agreement"]),
+        f"| Concordance | {own} | {others} |",
+        f"ROUGE-L to the reference {baseline}",
+        f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`.",
+        *ROWS["of simulated raters"],
+    ]
     shown = part(card, "How good it is")
-    row = f"| Concordance | {in_card(record['concordance'])} | {in_card(ceiling['concordance'])} |"
-    assert row in shown
-    baseline = result["judges"]["ROUGE-L to the reference"]["concordance"]
-    assert f"ROUGE-L to the reference {in_card(baseline)}" in shown
-    sentences = credit_of(result, "tiny")["agreement"]
-    assert all(cell(sentence) in shown for sentence in sentences)
-    assert "The raters are simulated: no person rated these responses." in shown
-    assert (
-        "30 cases with 90 responses, test\\_cases.jsonl; 90 responses to 30 of the cases" in shown
-    )
-    assert f"`5e771265abcd`, its weights alone: `{fingerprint(checkpoint, [])}`." in shown
+    assert [text for text in expected if text not in shown] == []
     assert "not recorded" not in shown
     data = ModelCard(card).data
     assert (data.base_model, data.license) == ("some-org/base", "llama2")
@@ -96,8 +91,8 @@ def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint
     result = of_weights(results, tiny=checkpoint)
     result["judges"]["tiny"] |= ROWS["figures"]
     page, shown = page_of(result), part(filled(checkpoint, result), "How good it is")
-    for name in ROWS["facts"]:
-        assert f"- {name}{'' if name.endswith('?') else ':'} {cell(page[name])}\n" in shown
+    facts = [f"{name} {cell(page[name.removesuffix(':')])}" for name in ROWS["facts"]]
+    assert [fact for fact in facts if f"- {fact}\n" not in shown] == []
     assert "Do not trust these scores." in shown
     assert "12 of 90 answers are not in English" in shown
 
@@ -114,30 +109,44 @@ def test_the_card_believes_a_judge_no_more_than_the_page_does(checkpoint, result
 
 
 def test_people_are_counted_on_the_card_and_not_named(checkpoint, results):
-    result, names = of_weights(results, tiny=checkpoint), ["Dr Anna Smith", "bob.lee@clinic.org"]
-    raters = dict.fromkeys(("physicians", "tiny"), ROWS["degrees"])
-    people = {"names": names, "kappa": {"n": 0}}
-    result["harm"] = {"threshold": "moderate", "raters": raters, "people": people}
-    result["people"]["annotators"] = names
+    result, harm = of_weights(results, tiny=checkpoint), ROWS["harm"]
+    result["harm"] = harm
+    result["people"]["annotators"] = names = harm["people"]["names"]
     card = filled(checkpoint, result)
     assert "- Harm: Moderate or worse by 2 physicians: larch-7b in 2 of 9 answers." in card
     assert "are rated by 2 " in card
     assert not [name for name in ("simulated", *names) if name in card]
-    # people rated, so the Hub shows the judge's agreement with them as results
-    data = ModelCard(card).data
-    shown = {measured.metric_type: measured.metric_value for measured in data.eval_results}
-    assert shown["concordance"] == result["judges"]["tiny"]["concordance"]["value"]
+
+
+def test_the_hub_shows_agreement_with_people_on_each_criterion(checkpoint, results):
+    result = of_weights(results, tiny=checkpoint)
+    result["people"]["annotators"] = ["a physician"]
+    judges, expected = result["judges"], {}
+    for criterion in ("safety", "fluency"):
+        judges[criterion] = judges["tiny"] | {"criterion": criterion}
+        expected[f"Concordance, {criterion}"] = judges["tiny"]["concordance"]["value"]
+    del judges["tiny"]
+    data = ModelCard(filled(checkpoint, result)).data
+    shown = {measured.metric_name: measured.metric_value for measured in data.eval_results}
+    assert shown.items() >= expected.items()
     assert (data.eval_results[0].dataset_name, data.model_name) == ("test_cases", "judge")
 
 
-def test_the_hub_knows_an_adapters_base_and_a_license_of_another_name(tiny_model, checkpoint):
+@pytest.mark.parametrize(
+    ("base", "revision"), [("some-org/base", None), ("some-org/base@v2", "v2")]
+)
+def test_the_hub_knows_an_adapters_base_and_a_license_of_another_name(
+    tiny_model, checkpoint, base, revision
+):
     adapter = {"base_model_name_or_path": str(tiny_model), "r": 8}
     (checkpoint / "adapter_config.json").write_text(json.dumps(adapter))
-    written = written_of(checkpoint, license="other:our-own")
+    written = written_of(checkpoint, license="other:our-own", base_model=base)
     about = ModelCard(written["README.md"].decode()).data
-    assert (about.license, about.license_name) == ("other", "our-own")
+    known = (about.license, about.license_name, about.base_model)
+    assert known == ("other", "our-own", "some-org/base")
     published = json.loads(written["adapter_config.json"])
-    assert published == adapter | {"base_model_name_or_path": "some-org/base"}
+    of_hub = {"base_model_name_or_path": "some-org/base", "revision": revision}
+    assert published == adapter | of_hub
 
 
 def test_figures_of_other_weights_are_refused(checkpoint, results):
@@ -165,7 +174,7 @@ def test_what_was_not_measured_is_said(checkpoint):
 
 def test_another_file_than_results_is_refused(tmp_path):
     (tmp_path / "agreement.json").write_text("{}")
-    with pytest.raises(RecordError, match="has no 'judges': not what automedeval report"):
+    with pytest.raises(RecordError, match=r"not what automedeval report .* 'judges' is missing"):
         read_result(tmp_path / "agreement.json", "judges")
 
 
@@ -193,7 +202,6 @@ def test_stages_and_hours_come_from_the_records(tiny_model, tmp_path):
     for name in ("stage1", "stage2"):
         assert f"| {name} | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 |\n" in card
     assert "the rows `0123456789ab` in 1.50 hours on CPU, 2 cores" in card
-    assert "so the energy is not known" in card.replace("\n", " ")
 
 
 @pytest.mark.parametrize("own_rubric", [False, True])
@@ -235,22 +243,17 @@ def test_of_a_path_its_end_alone_is_told(path, end):
 def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model, tmp_path, kind):
     ours = trained(tiny_model, tmp_path / "ours")
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
-    cases, verdicts, report = tmp_path / "cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
-    write(cases, read(SAMPLE / "test_cases.jsonl")[:3])
-    folders = (ours, other)
-    for folder in folders:
+    verdicts, report = tmp_path / "verdicts", tmp_path / "report"
+    cases = write(tmp_path / "cases.jsonl", read(SAMPLE / "test_cases.jsonl")[:3])
+    for folder in (ours, other):
         asked = {"judge": f"{kind}{folder}", "judge_name": folder.name, "max_new_tokens": 4}
         succeeded(run_recipe("judge", **asked, cases=cases, output=verdicts))
-    lines = read(verdicts / "verdicts.jsonl")
-    checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
-    assert checkpoints == {folder.name: fingerprint(folder, []) for folder in folders}
-
     files = {"verdicts": verdicts, "cases": cases, "ratings": SAMPLE / "test_ratings.jsonl"}
     succeeded(run_recipe("report", **files, resamples=100, output=report))
     results = report / "agreement.json"
-    for folder in folders:
+    for folder in (ours, other):
         card = card_of(folder, agreement=str(results))
-        assert f"its weights alone: `{checkpoints[folder.name]}`" in card
+        assert f"its weights alone: `{fingerprint(folder, [])}`" in card
         assert f"| measure | {folder.name} | one rater against the others |" in card
     (ours / "generation_config.json").unlink()
     options = ("--repo", "org/judge", *ABOUT, "--agreement", results)

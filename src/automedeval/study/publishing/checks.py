@@ -33,7 +33,7 @@ ROWS = (".parquet", ".jsonl")  # files that are read row by row
 # Hidden, caches, what training resumes from.
 NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")
 NOT_STATED = "not stated"
-Licences = Counter[str | None]  # how many rows have each; None is a row of a table without one
+Licences = Counter[str]  # how many rows have each
 
 
 def contents_of(folder: Path, written: Mapping[str, bytes]) -> tuple[dict[str, Content], int]:
@@ -76,16 +76,21 @@ def check(
         raise RecordError(f"{source}: no config.json with .safetensors beside it: not a checkpoint")
     if kind == DATASET and not any(path.endswith(".parquet") for path in contents):
         raise RecordError(f"{source}: no .parquet file: not a data set")
+    allowed = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
+    known = ", ".join(sorted(allowed - {""}))
     people = {} if pseudonyms else PEOPLE
     licences: Licences = Counter()
     for path, content in contents.items():
         place = str(source / path)
         suffix = PurePosixPath(path).suffix.lower()
-        _check_suffix(place, suffix, kind)
+        if suffix not in allowed:
+            raise RecordError(
+                f"{place}: a {kind} may not hold a {suffix} file; allowed are {known}"
+            )
         if suffix in ROWS:
-            licences += _check_rows(place, suffix, people)
+            licences += _check_rows(place, suffix, people.get(".json"))
         elif suffix != ".safetensors":
-            _check_file(place, suffix, read_bytes(content), people)
+            _check_file(place, suffix, read_bytes(content), people.get(suffix))
     check_card(read_bytes(contents[CARD]).decode("utf-8-sig"), kind, str(source / CARD))
     if kind == DATASET and public:
         _check_licences(source, licences)
@@ -96,63 +101,42 @@ def check_card(card: str, kind: str, place: str) -> None:
     with foreign_errors_at(f"{place}: its front matter", ValueError, TypeError, yaml.YAMLError):
         about = RepoCard(card).data.to_dict()
     for name in RULES["kinds"][kind]["needed"]:
-        if about.get(name) in (None, "", [], {}):
+        if not about.get(name):
             raise RecordError(f"{place}: the field {name!r} is not filled in")
     if match := UNFILLED.search(card):
         raise RecordError(f"{place}: {match[0]!r} is not filled in")
-    base = about.get("base_model")
-    if kind == MODEL and not HUB_ID.fullmatch(str(base)):
+    if kind == MODEL and not HUB_ID.fullmatch(str(about["base_model"])):
+        base = about["base_model"]
         raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
 
 
-def _check_suffix(place: str, suffix: str, kind: str) -> None:
-    """Raise RecordError if a repository of this kind may not hold a file that ends so."""
-    suffixes = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
-    if suffix not in suffixes:
-        allowed = ", ".join(sorted(suffixes - {""}))
-        raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
-
-
-def _check_rows(place: str, suffix: str, people: Mapping[str, re.Pattern]) -> Licences:
+def _check_rows(place: str, suffix: str, names: re.Pattern | None) -> Licences:
     """Raise RecordError if a table cannot be read, or for keys or names in it; return the licences of its rows."""
     licences: Licences = Counter()
     for where, row in read_lines(place):
-        text = json.dumps(row, default=str).encode()
-        _check_keys(where, text)
-        _check_names(where, text, people.get(".json"))
+        _check_text(where, json.dumps(row).encode(), names)
         if suffix == ".parquet" or "license" in row:
-            licences[row.get("license")] += 1
+            licences[str(row.get("license") or "").strip() or NOT_STATED] += 1
     return licences
 
 
-def _check_file(place: str, suffix: str, content: bytes, people: Mapping[str, re.Pattern]) -> None:
+def _check_file(place: str, suffix: str, content: bytes, names: re.Pattern | None) -> None:
     """Raise RecordError for keys or names in a file, or if they cannot be searched for."""
-    if suffix not in RULES["binary"] and not _is_text(content):
-        raise RecordError(
-            f"{place}: must be text in UTF-8, which can be searched for keys and names"
-        )
-    _check_keys(place, content)
-    _check_names(place, content, people.get(suffix))
+    if suffix not in RULES["binary"]:
+        with foreign_errors_at(
+            f"{place}: must be text in UTF-8, to be searched for keys and names"
+        ):
+            if "\0" in content.decode():
+                raise ValueError("a zero stands in it")
+    _check_text(place, content, names)
 
 
-def _is_text(content: bytes) -> bool:
-    """Return whether a file is text in UTF-8."""
-    try:
-        return "\0" not in content.decode()
-    except UnicodeDecodeError:
-        return False
-
-
-def _check_keys(place: str, text: bytes) -> None:
-    """Raise RecordError if a text holds a key; `place` is a file, or "file:line" of a row."""
+def _check_text(place: str, text: bytes, names: re.Pattern | None) -> None:
+    """Raise RecordError if a text holds a key or names annotators; `place` is a file, or "file:line" of a row."""
     for kind, pattern in SECRETS.items():
         if match := pattern.search(text):
             line = text.count(b"\n", 0, match.start()) + 1
             raise RecordError(f"{place}: looks like {kind} in line {line}; remove and revoke it")
-
-
-def _check_names(place: str, text: bytes, names: re.Pattern | None) -> None:
-    """Raise RecordError if a text names annotators."""
     if names and names.search(text):
         how = "if these are pseudonyms, set --annotators_are_pseudonyms true"
         raise RecordError(f"{place}: names annotators; {how}")
@@ -160,14 +144,12 @@ def _check_names(place: str, text: bytes, names: re.Pattern | None) -> None:
 
 def _check_licences(folder: Path, licences: Licences) -> None:
     """Raise RecordError if the licence of rows forbids redistribution."""
-    closed: Counter[str] = Counter()
-    for licence, rows in licences.items():
-        name = str(licence or "").strip() or NOT_STATED
-        if name == NOT_STATED or CLOSED.search(name.lower()):
-            closed[name] += rows
+    closed = []
+    for name, rows in sorted(licences.items()):
+        if CLOSED.search(name.lower()):
+            closed.append(f"{rows:,} under {name!r}")
     if closed:
-        counts = ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()))
         how = "remove them, state their licence, or keep the data set private"
         raise RecordError(
-            f"{folder}: rows whose licence does not allow redistribution: {counts}; {how}"
+            f"{folder}: rows whose licence does not allow redistribution: {', '.join(closed)}; {how}"
         )

@@ -1,7 +1,7 @@
 """Fill a judge's card, the template `model_card.md`, from the records of its training, of a report and of an audit."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, are_simulated, facts_of
 from automedeval.meta_evaluation.report.text import credit_of, real_judges
 from automedeval.models.checkpoints import read_history, read_record
-from automedeval.records import RecordError, read_json
+from automedeval.records import RecordError, errors_at, read_json
 from automedeval.records.hub_names import hub_name
 from automedeval.records.templates import environment
-from automedeval.records.types import JsonObject
+from automedeval.records.types import JsonObject, take
 from automedeval.study.publishing.paths import short_path
 
 ADAPTER = "adapter_config.json"
@@ -40,11 +40,7 @@ def fill_card(
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
         raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
-    base = base_model or record["base"]
-    if base_model is None and (base.startswith("models/") or Path(base).exists()):
-        raise RecordError(
-            f"it was trained from {base}, a folder of this machine; --base_model names its Hub id"
-        )
+    base, commit = base_on_hub(record, base_model)
     audited = audit["judge"]["checkpoint"] if audit else None
     if audited not in (None, digest):
         raise RecordError(
@@ -57,8 +53,8 @@ def fill_card(
     file = short_path(result["cases"]["file"]) if result else ""
     facts = record | {
         "repo": repo,
-        "base_model": base,
-        "base_commit": None if base_model else record.get("base_commit"),
+        "base_model": base_model or record["base"],
+        "base_commit": commit,
         "stages": [replace(stage, dataset=short_path(stage.dataset)) for stage in history],
         "audit": audit,
         "known": facts_of(_profile(repo, result, records, audit)),
@@ -71,20 +67,36 @@ def fill_card(
     }
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     about: Any = card.data
-    about.base_model, _ = hub_name(base)
+    about.base_model = base
     about.license, about.license_name = _license(license)
     if people and not simulated:
         about.model_name = repo.rpartition("/")[2]
-        about.eval_results = eval_results(Path(file).stem, records)
+        about.eval_results = eval_results(Path(file).stem, records.values())
     return str(card)
 
 
-def adapter_files(checkpoint: Path, card: str) -> dict[str, bytes]:
-    """Return what is published in the place of an adapter's configuration: its base is that of the card, not a path here."""
+def base_on_hub(record: JsonObject, base_model: str | None) -> tuple[str, str | None]:
+    """Return the Hub id of the model that training began with, and its revision or commit, None where it is not known.
+
+    RecordError if it is a folder of this machine, and no `base_model`, ORG/NAME or ORG/NAME@REVISION, says what that is.
+    """
+    if base_model is not None:
+        return hub_name(base_model)
+    base = record["base"]
+    if base.startswith("models/") or Path(base).exists():
+        raise RecordError(
+            f"it was trained from {base}, a folder of this machine; --base_model names its Hub id"
+        )
+    return hub_name(base)[0], record.get("base_commit")
+
+
+def adapter_files(checkpoint: Path, base_model: str | None) -> dict[str, bytes]:
+    """Return what is published in the place of an adapter's configuration, whose base is a path of this machine: the Hub's."""
     if not (checkpoint / ADAPTER).is_file():
         return {}
+    base, commit = base_on_hub(read_record(checkpoint) or {}, base_model)
     config = read_json(checkpoint / ADAPTER, others=True)
-    config["base_model_name_or_path"] = ModelCard(card).data["base_model"]
+    config |= {"base_model_name_or_path": base, "revision": commit}
     return {ADAPTER: json.dumps(config, indent=2).encode()}
 
 
@@ -98,15 +110,17 @@ def _license(text: str | None) -> tuple[str, str | None]:
     return kind, name or None
 
 
-def eval_results(data: str, records: Mapping[str, JsonObject]) -> list[EvalResult]:
-    """Return a judge's agreement with people on some data as results that the Hub shows."""
+def eval_results(data: str, records: Iterable[JsonObject]) -> list[EvalResult]:
+    """Return a judge's agreement with people on some data, on each criterion, as results that the Hub shows."""
     results = []
-    for record in records.values():
+    for record in records:
+        criterion = record.get("criterion")
         for name, label in MEASURES.items():
             measured = record.get(name)
             if measured and measured["value"] is not None:
                 about = ("text-generation", data, data, name, measured["value"])
-                results.append(EvalResult(*about, metric_name=label))
+                called = f"{label}, {criterion}" if criterion else label
+                results.append(EvalResult(*about, metric_name=called))
     return results
 
 
@@ -124,7 +138,7 @@ def judge_records(result: JsonObject, digest: str) -> dict[str, JsonObject]:
         raise RecordError(
             f"agreement.json: no judge was measured on this checkpoint, {digest}, but {measured}: report on it"
         )
-    main = result.get("main_judge", {}).get("name")
+    main = result["main_judge"]["name"]
     name = main if main in names else names[0]
     return {line: record for line, record in judges.items() if record["name"] == name}
 
@@ -146,8 +160,7 @@ def _profile(
 def read_result(file: str | Path, *keys: str) -> JsonObject:
     """Read the JSON object of agreement.json or audit.json; RecordError if it holds something else, or lacks a key."""
     result = read_json(Path(file))
-    if missing := [key for key in keys if not isinstance(result, dict) or key not in result]:
-        raise RecordError(
-            f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote; run it again"
-        )
+    with errors_at(f"{file}: not what automedeval report or audit wrote; run it again"):
+        for key in keys:
+            take(result, key, (dict, list))
     return result

@@ -30,12 +30,12 @@ def read_bytes(content: Content) -> bytes:
 def shorten_paths(contents: dict[str, Content]) -> dict[str, Content]:
     """Put the last name in the place of each absolute path of a record, in every file that may repeat it."""
     names: dict[bytes, bytes] = {}
-    records = (contents.get(name) for name in RECORDS)
-    values = [read_json(record) for record in records if isinstance(record, Path)]
-    for place in set(_places(values)):
-        escaped = (json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1])
-        for form in (place, *escaped):
-            names[form.encode()] = short_path(place).encode()
+    for record in RECORDS:
+        file = contents.get(record)
+        for place in _places(read_json(file)) if isinstance(file, Path) else ():
+            in_json = (json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1])
+            for form in (place, *in_json):
+                names[form.encode()] = short_path(place).encode()
     if not names:
         return contents
     longest_first = map(re.escape, sorted(names, key=len, reverse=True))
@@ -43,18 +43,19 @@ def shorten_paths(contents: dict[str, Content]) -> dict[str, Content]:
     shortened = dict(contents)
     for path, content in contents.items():
         if path.endswith(REPEATED):
-            text = read_bytes(content)
-            shortened[path] = pattern.sub(lambda match: names[match[0]], text)
+            shortened[path] = pattern.sub(lambda match: names[match[0]], read_bytes(content))
     return shortened
 
 
 def _places(value: Any) -> Iterator[str]:
     """Yield the absolute paths in a JSON value: whole texts, what follows a "=", and the words of longer texts."""
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
             yield from _places(part)
     elif isinstance(value, str):
-        for word in {value, value.partition("=")[2], *re.split(r"[\s=,\"']+", value)}:
+        for word in (value, value.partition("=")[2], *re.split(r"[\s=,\"']+", value)):
             path = PureWindowsPath(word)
             if path.anchor and len(path.parts) > 2 and "\n" not in word:
                 yield word
