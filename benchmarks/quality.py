@@ -16,9 +16,8 @@ from automedeval.models.embeddings import Encoder
 from automedeval.records import Verdict, as_shown, read_records
 from automedeval.records.cases import read_cases
 from automedeval.study.dataset.builder import FAULTS, LABELLED
-from automedeval.study.dataset.corruption import corrupt
 from automedeval.study.dataset.curriculum import shuffled
-from automedeval.study.dataset.quality import Labelled, QualityClassifier
+from automedeval.study.dataset.quality import QualityClassifier, labelled
 from automedeval.study.dataset.verification import verify
 
 
@@ -50,22 +49,16 @@ def main() -> None:
     verdicts = {(verdict.case_id, verdict.judge, verdict.digest): verdict for verdict in judged}
     failures = verify(args.verdict_ratings, verdicts).failures if args.verdict_ratings else {}
     faulty = [key for key in verdicts if FAULTS & set(failures.get(key, ()))]
+    shown = {}
+    for key, verdict in verdicts.items():
+        shown[key] = (as_shown(cases[verdict.case_id], verdict), verdict)
     classifier = QualityClassifier(Encoder(args.encoder))
     counts: dict[str, Counter[str]] = {"alone": Counter(), "whole": Counter(), "of": Counter()}
     for seed in range(args.seeds):
-        high = [
-            verdicts[key] for key in shuffled(seed, "high", set(verdicts) - set(faulty))[:LABELLED]
-        ]
-        low = [verdicts[key] for key in shuffled(seed, "low", faulty)[:LABELLED]]
-        spoilt = corrupt(high[len(low) :], cases, seed)
-        kinds = [(high, "high", None), (low, "low", "by_physicians")]
-        kinds += [([verdict], "low", verdict.extra["corruption"]) for verdict in spoilt]
-        labelled = [
-            Labelled(as_shown(cases[verdict.case_id], verdict), verdict, *kind)
-            for verdicts_of_kind, *kind in kinds
-            for verdict in verdicts_of_kind
-        ]
-        report = classifier.fit(labelled, seed)
+        high = shuffled(seed, "high", set(verdicts) - set(faulty))[:LABELLED]
+        low = shuffled(seed, "low", faulty)[:LABELLED]
+        examples = labelled([shown[key] for key in high], [shown[key] for key in low], seed)
+        report = classifier.fit(examples, seed)
         for name, measured in (("alone", report["alone"]), ("whole", report)):
             counts[name].update({kind: count["right"] for kind, count in measured["kinds"].items()})
         counts["of"].update({kind: count["n"] for kind, count in report["kinds"].items()})

@@ -25,7 +25,7 @@ from automedeval.records.run_record import record_run
 from automedeval.rubrics import rubrics_with
 from automedeval.study.dataset.builder import InstructionSet
 from automedeval.study.dataset.curriculum import read_plan
-from automedeval.study.dataset.folder import new_dataset, row_limit, write_card
+from automedeval.study.dataset.folder import RowLimit, new_dataset, write_card
 from automedeval.study.dataset.quality import QualityClassifier
 from automedeval.study.dataset.teacher_verdicts import JudgedCases
 from automedeval.study.dataset.topics import topics
@@ -62,13 +62,13 @@ def main() -> None:
     args, encoder_args = parse((BuildDatasetArguments, EncoderArguments), __doc__)
     plan, rubrics = read_plan(args.plan), rubrics_with(args.rubrics)
     licenses = dict(named.split("=", 1) for named in args.licenses)
-    encoder, max_length = row_limit(args.training)
+    limit = RowLimit.read(args.training)
     # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of ---------------------
     judged = JudgedCases()
     data = InstructionSet(judged, plan, rubrics)
     data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, **args.table))
     data.verify(args.verdict_ratings)
-    data.find_untrainable(encoder, max_length)
+    data.find_untrainable(limit)
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
     quality_by, quality_report = "the label that came with the verdict", None
     if data.unlabelled:
@@ -86,19 +86,17 @@ def main() -> None:
     )
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
     with new_dataset(args.output) as place:
-        facts = data.write(assignment, place, encoder)
+        facts = data.write(assignment, place, limit)
         used = sorted(case_id for case_id, _ in assignment.keys)
         facts |= {
             "title": "AutoMedEval instructions",
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
             "arithmetic": data.arithmetic,
-            "unrated": len(data.unrated.intersection(assignment.keys)),
+            "unrated": data.unrated(assignment.keys),
             "quality_by": quality_by,
             "quality_report": quality_report,
             "topics": topics((judged.cases[case_id] for case_id in used), seed=plan.seed),
-            "tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name,
-            "max_length": max_length,
             "rubrics": {
                 name: rubrics[name].fingerprint
                 for name in sorted({row["rubric"] for row in facts["teachers"]})

@@ -17,7 +17,7 @@ from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run
 from automedeval.records.text import several
-from automedeval.study.dataset.folder import new_dataset, row_limit, write_card
+from automedeval.study.dataset.folder import UNCOUNTED, RowLimit, new_dataset, write_card
 from automedeval.study.introspection.jury import DECIDED, QUEUE, read_jury
 from automedeval.study.introspection.revisions import (
     REVISIONS,
@@ -48,7 +48,7 @@ class ReviseArguments(RoundArguments):
 def main() -> None:
     """Take the jury's decisions, and write the round's data set."""
     (args,) = parse((ReviseArguments,), __doc__)
-    encoder, max_length = row_limit(args.training)
+    limit = RowLimit.read(args.training)
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
     by_case = {row.case.id: row for row in recorded}
@@ -65,10 +65,8 @@ def main() -> None:
         )
         return
     with new_dataset(args.output) as folder:
-        written, line = write_round(folder, dataset, recorded, records, encoder, max_length)
-        lines.append(line)
-        if encoder is None:
-            lines.append("rows: no --training is given, so no length was checked")
+        written, line = write_round(folder, dataset, recorded, records, limit)
+        lines += [line] if limit else [line, UNCOUNTED]
         print("\n".join(lines[1:]))
         facts = {
             **dataset.statistics,
@@ -76,8 +74,6 @@ def main() -> None:
             **round_facts(dataset, len(recorded), counts, discussion, lines),
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
-            "max_length": max_length,
-            "tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name,
         }
         write_card(folder, facts)
         record_run(folder / "run.json", args)

@@ -10,10 +10,9 @@ import pytest
 from doubles.dataset_study import PLAN, Study, WordEncoder, case_of, text, verdict_of
 from huggingface_hub import DatasetCard
 from programs import failed, succeeded, told
-from pyarrow.parquet import read_table
 from tables import rows_of
 
-from automedeval.records import Case, Response, Verdict
+from automedeval.records import Response, Verdict
 
 ROWS = rows_of(__file__)
 
@@ -26,32 +25,28 @@ def study(tmp_path):
 def test_four_splits_are_loaded_as_trl_reads_them(study):
     succeeded(study.build(licenses="made-up=cc0-1.0"))
     splits = study.splits()
-    rows_of_split = {"stage1": 5, "stage2": 10, "stage3": 5, "test": 4}
-    assert {name: len(split) for name, split in splits.items()} == rows_of_split
+    assert splits.num_rows == {"stage1": 5, "stage2": 10, "stage3": 5, "test": 4}
     row = splits["stage3"][0]
-    assert [message["role"] for message in row["prompt"]] == ["system", "user"]
-    assert row["completion"][0]["role"] == "assistant"
+    roles = [message["role"] for message in row["prompt"] + row["completion"]]
+    assert roles == ["system", "user", "assistant"]
     about = {"teacher": "strong", "judge": "judge-strong", "source": "made-up"}
     assert row.items() >= (about | {"license": "cc0-1.0"}).items()
-    everyone = [row["case_id"] for row in study.rows()]
-    assert sorted(everyone) == sorted(case.id for case in study.cases)
+    everyone = {row["case_id"] for row in study.rows()}
+    assert everyone == {case.id for case in study.cases}
     card = study.card()
     assert f"Fingerprint of all rows: `{study.statistics()['fingerprint']}`" in card
     about = DatasetCard(card).data
     assert about.license == "cc0-1.0"
-    assert [file["split"] for file in about.configs[0]["data_files"]] == list(rows_of_split)
-    files = {"README.md", "dropped.jsonl", "run.json", "statistics.json"}
-    files |= {f"{name}.parquet" for name in rows_of_split}
-    assert {file.name for file in study.output.iterdir()} == files
+    assert [file["split"] for file in about.configs[0]["data_files"]] == list(splits)
 
 
 def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[dict]:
     about = {"annotator": "a", "role": "chief", "criterion": criterion, "score": score}
-    return [
-        about
-        | {"case_id": verdict.case_id, "judge": verdict.judge, "verdict_digest": verdict.digest}
-        for verdict in verdicts
-    ]
+    ratings = []
+    for verdict in verdicts:
+        rated = {"case_id": verdict.case_id, "judge": verdict.judge}
+        ratings.append(about | rated | {"verdict_digest": verdict.digest})
+    return ratings
 
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
@@ -59,12 +54,11 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
     strong[0] = verdict_of(study.cases[0], "strong", scores=None)
     weak.append(verdict_of(case_of(99), "weak"))
     ratings = ratings_of(strong[2:3], "knowledge") + ratings_of(strong[3:5], "knowledge", 1)
-    ratings += ratings_of(strong[2:5], "fluency", 1)
-    ratings += [rating | {"annotator": "b"} for rating in ratings_of(strong[3:4], "fluency")]
-    lines = ROWS["test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"]
+    ratings += ratings_of(strong[4:5], "fluency", 1) + ratings_of(strong[3:4], "fluency")
+    lines = set(ROWS["test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"])
     done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
-    assert {*lines} <= {*done.stdout.splitlines()}
-    assert {f"- {line}" for line in lines} <= {*study.card().splitlines()}
+    assert lines <= set(done.stdout.splitlines())
+    assert lines <= {line.removeprefix("- ") for line in study.card().splitlines()}
     assert study.dropped() == {
         "invalid": ["case-0"],
         "of no case here": ["case-99"],
@@ -76,14 +70,12 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
 def test_the_card_counts_the_rows_that_nobody_rated(study):
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
     succeeded(study.build())
-    rows = study.rows()
-    assert f"- No physician rated {len(rows)} of the verdicts " in study.card()
-    rated = [
-        verdict for verdict in study.verdicts["strong"] if verdict.case_id != rows[0]["case_id"]
-    ]
+    assert "- No physician rated 14 of the verdicts " in study.card()
+    trained = study.splits()["stage1"]["case_id"][1:]
+    rated = [verdict for verdict in study.verdicts["strong"] if verdict.case_id in trained]
     file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
     succeeded(study.build(verdict_ratings=file))
-    assert "- No physician rated 1 of the verdicts " in study.card()
+    assert "- No physician rated 5 of the verdicts " in study.card()
 
 
 def test_ratings_of_another_text_are_counted_and_not_applied(study):
@@ -109,18 +101,13 @@ def test_the_order_of_the_input_changes_no_byte(study):
     assert study.bytes() == before
 
 
-def leaky(study: Study) -> list[Case]:
-    """Return evaluation cases that hold the question, then a response, of two training cases; a third has its reference."""
+def test_cases_that_leak_are_left_out(study):
     first, second, third = study.cases[:3]
+    asked = case_of(50, question=f"{first.question.upper()}?!")
+    response = Response("oak", f"Well. {second.responses[1].text}")
+    others = study.write("evaluation.jsonl", [asked, case_of(51, responses=(response,))])
     extended = Response("ash", f"As the book says: {third.reference} That is all.")
     study.change(2, responses=(extended, third.responses[1]))
-    question = first.question.upper().removesuffix(".") + "?!"
-    response = Response("oak", text(random.Random(7), 8) + " " + second.responses[1].text)
-    return [case_of(50, question=question), case_of(51, responses=(response,))]
-
-
-def test_cases_that_leak_are_left_out(study):
-    others = study.write("evaluation.jsonl", leaky(study))
     study.plan = PLAN | {"test": {"take": 0}}
     done = succeeded(study.build(evaluation_cases=others))
     counted = "question of an evaluation case: 1, reference in a response: 1, text of an evaluation case: 1"
@@ -131,24 +118,23 @@ def test_cases_that_leak_are_left_out(study):
         "reference in a response": ["case-2"],
     }
     assert "test" not in study.splits(), "no test case is asked for, and no empty file can be read"
-    trained = [row["case_id"] for row in study.rows()]
-    assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 24))
+    assert {row["case_id"] for row in study.rows()} == {f"case-{at}" for at in range(3, 24)}
 
 
 def test_a_training_case_that_repeats_a_test_case_leaks(study):
     succeeded(study.build())
-    apart = {int(name.removeprefix("case-")) for name in study.splits()["test"]["case_id"]}
-    at = min({*range(24)} - apart)
-    study.change(at, question=study.cases[min(apart)].question)
+    splits = study.splits()
+    (tested, *_), (trained, *_) = splits["test"]["case_id"], splits["stage1"]["case_id"]
+    (question,) = [case.question for case in study.cases if case.id == tested]
+    study.change(int(trained.removeprefix("case-")), question=question)
     succeeded(study.build())
-    assert study.dropped() == {"question of an evaluation case": [f"case-{at}"]}
+    assert study.dropped() == {"question of an evaluation case": [trained]}
 
 
 def test_rows_that_are_too_long_are_dropped_and_named(study, tiny_model):
     study.change(6, question=text(random.Random(1), 900))
-    study.verdicts["weak"][7] = verdict_of(
-        study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>"
-    )
+    unread = verdict_of(study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>")
+    study.verdicts["weak"][7] = unread
     done = succeeded(study.build(training=study.training(tiny_model, 1700)))
     reasons = "completion cannot be read back: 1, more than 1,700 tokens: 2"
     assert f"rows: 48 verdicts → 45 kept, 3 rejected ({reasons})" in done.stdout
@@ -167,32 +153,23 @@ def test_no_length_of_a_training_row_changes_the_test_split(study, tiny_model):
     study.build()
     before = study.splits()["test"]["case_id"][:]
     number = int(before[0].removeprefix("case-"))
-    rationale = "Analyze:\nStep 1: " + text(random.Random(2), 900)
-    study.verdicts["strong"][number] = verdict_of(
-        study.cases[number], "strong", rationale=rationale
-    )
-    told(
-        study.build(training=study.training(tiny_model, 1700)),
-        "rows: 48 verdicts → 48 kept, 0 rejected",
-    )
+    long = verdict_of(study.cases[number], "strong", rationale=text(random.Random(2), 900))
+    study.verdicts["strong"][number] = long
+    done = study.build(training=study.training(tiny_model, 1700))
+    told(done, "rows: 48 verdicts → 48 kept, 0 rejected")
     assert study.splits()["test"]["case_id"][:] == before
 
 
 def test_labels_and_topics_are_in_the_card(study):
-    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
-    strong[:] = [replace(verdict, quality="high") for verdict in strong]
-    weak[:] = [
-        replace(verdict, quality="low" if number % 3 else "high")
-        for number, verdict in enumerate(weak)
-    ]
-    study.plan = PLAN | {
-        "stages": {"stage1": [{"teacher": "strong", "take": "rest", "quality": "high"}]}
-    }
-    told(study.build(), "quality: strong high 24, weak high 8, weak low 16")
+    for teacher, quality in (("strong", "high"), ("weak", "low")):
+        verdicts = study.verdicts[teacher]
+        verdicts[:] = [replace(verdict, quality=quality) for verdict in verdicts]
+    stage1 = {"teacher": "strong", "take": "rest", "quality": "high"}
+    study.plan = PLAN | {"stages": {"stage1": [stage1]}}
+    told(study.build(), "quality: strong high 24, weak low 24")
     card = study.card()
     assert "| `stage1` | 10 | strong 10 | high 10 |" in card
-    topics = card.partition("## Topics")[2].partition("\n## ")[0]
-    assert len(re.findall(r"^\| \d+ % \|", topics, re.M)) == 6
+    assert len(re.findall(r"^\| \d+ % \|", card, re.M)) == 6, "topics"
     assert "The licence of 14 of 14 rows is not stated" in card
     assert DatasetCard(card).data.license_name == "not-stated"
 
@@ -231,16 +208,9 @@ def test_a_classifier_learns_from_labels_and_physicians_and_calls_the_rest(tmp_p
     ratings = ratings_of(weak[20:30], "attribution")
     ratings += ratings_of(strong[:2], "fluency")  # no fault of what is said
     study.plan = BY_QUALITY
-    told(
-        study.build(verdict_ratings=study.write("ratings.jsonl", ratings), encoder="words"),
-        # 48 strong ones pass, and there are as many low ones
-        "quality: 18 verdicts → 0 left out, 18 corrupted (",
-        "; 30 are low by physicians' checks",
-        "quality: accuracy of the classifier ",
-        "quality: 68 verdicts called high or low by the classifier",
-        "quality: strong high 48, weak low 40",
-        "training: 44 cases → 44 = 44 strong",
-    )
+    file = study.write("ratings.jsonl", ratings)
+    # 48 strong ones pass, and there are as many low ones
+    told(study.build(verdict_ratings=file, encoder="words"), *ROWS["of the classifier"])
     report = study.statistics()["quality_report"]
     assert report["alone"]["kinds"].keys() == report["kinds"].keys() > {"high"}
     assert report["kinds"]["by_physicians"]["n"] > 0
@@ -266,15 +236,14 @@ def test_an_unknown_rubric_a_second_verdict_and_no_licence_are_refused(study):
     failed(study.build(), "weak.jsonl:2: a second verdict")
 
 
-@pytest.mark.parametrize(
-    "none", [{}, {"source": None, "license": None}, {"source": "", "license": ""}]
-)
-def test_a_case_without_source_and_licence_gets_those_of_its_file(study, none):
-    extras = [none] * 23 + [{"source": "own"}]
-    study.cases = [case_of(at, extra=extra) for at, extra in enumerate(extras)]
+def test_a_case_without_source_and_licence_gets_those_of_its_file(study):
+    nothing = [{}, {"source": None, "license": None}, {"source": "", "license": ""}]
+    for number, extra in enumerate([*nothing, {"source": "own"}]):
+        study.change(number, extra=extra)
     succeeded(study.build(licenses="made-up=cc0-1.0"))
-    sources = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in study.rows()}
-    assert sources == {(False, "made-up", "cc0-1.0"), (True, "own", None)}
+    rows = {row["case_id"]: (row["source"], row["license"]) for row in study.rows()}
+    assert rows.pop("case-3") == ("own", None)
+    assert set(rows.values()) == {("made-up", "cc0-1.0")}
 
 
 @pytest.mark.parametrize(
@@ -289,6 +258,7 @@ def test_an_equals_sign_may_be_in_a_path(tmp_path):
     folder = tmp_path / "lr=0.1"
     folder.mkdir()
     study = Study(folder)
-    for options, source in (({}, "made-up"), ({"cases": folder / "cases.jsonl"}, None)):
-        succeeded(study.build(**options))
-        assert set(read_table(study.output / "test.parquet")["source"].to_pylist()) == {source}
+    succeeded(study.build(cases=study.write("cases.jsonl", study.cases)))
+    assert {row["source"] for row in study.statistics()["sources"]} == {"not stated"}
+    succeeded(study.build())
+    assert {row["source"] for row in study.statistics()["sources"]} == {"made-up"}

@@ -172,15 +172,7 @@ def read_template(path: str | None) -> str | None:
     return read_text(Path(path)) if path and path != "none" else None
 
 
-def row_lengths(
-    rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None
-) -> list[int | None]:
-    """Return each training row's number of tokens, prompt and completion; None without an encoder."""
-    if encoder is None:
-        return [None] * len(rows)
-    return [
-        len(ids)
-        for ids in encoder.encode(
-            [row["prompt"] + row["completion"] for row in rows], answered=True
-        )
-    ]
+def row_lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder) -> list[int]:
+    """Return each training row's number of tokens, prompt and completion."""
+    chats = [row["prompt"] + row["completion"] for row in rows]
+    return list(map(len, encoder.encode(chats, answered=True)))

@@ -1,6 +1,5 @@
 """Verdicts made worse on purpose: each kind, equal shares, and never the verdict that was."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 
@@ -12,14 +11,12 @@ from automedeval.rubrics.rationale import split_steps
 from automedeval.study.dataset.corruption import KINDS, corrupt
 
 CASES = {f"case-{number}": case_of(number) for number in range(40)}
+ABOUT = {"expected_scores": (1.0, 2.0, 3.0), "criterion_scores": {"fluency": [5, 2, 3]}}
+ABOUT |= {"knowledge": ({"query": "Q?", "passages": []},)}
 GOOD = []
 for good_case in CASES.values():
-    about = {"expected_scores": (1.0, 2.0, 3.0), "criterion_scores": {"fluency": [5, 2, 3]}}
-    about["knowledge"] = ({"query": "Q?", "passages": []},)
-    good = verdict_of(good_case, (5, 2, 3), **about, extra={"transcript": [{"role": "user"}]})
-    rationale = good.rationale.replace("a complaint", good_case.id)
-    GOOD.append(replace(good, rationale=rationale))
-BY_CASE = {verdict.case_id: verdict for verdict in GOOD}
+    good = verdict_of(good_case, (5, 2, 3), **ABOUT, extra={"transcript": [{"role": "user"}]})
+    GOOD.append(replace(good, rationale=good.rationale.replace("a complaint", good_case.id)))
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +31,13 @@ def test_the_kinds_have_equal_shares(worse):
 
 
 def test_each_has_its_fault_and_what_is_no_longer_true_is_gone(worse):
-    gone = {
-        "raw": "",
-        "expected_scores": None,
-        "criterion_scores": None,
-        "usage": {},
-        "knowledge": None,
-    }
-    for faulty in worse:
-        good = BY_CASE[faulty.case_id]
+    gone = {"raw": "", "usage": {}, "knowledge": None}
+    gone |= {"expected_scores": None, "criterion_scores": None}
+    for good, faulty in zip(GOOD, worse, strict=True):
         before, after = split_steps(good.rationale), split_steps(faulty.rationale)
         assert faulty == replace(faulty, **gone, valid=True)
         kind = faulty.extra["corruption"]
         assert faulty.extra.keys() == good.extra.keys() - {"transcript"} | {"corruption"}
-        json.dumps(faulty.to_dict())
         assert faulty.scores == ((2, 5, 3) if kind == "contradicting_scores" else good.scores)
         if kind == "swapped_doctors":
             assert sorted(after.values()) == sorted(before.values())
@@ -73,22 +63,18 @@ def test_a_fault_that_cannot_be_is_not_made():
     good, other = GOOD[:2]
     level = replace(good, scores=(4, 4, 4))
     of_two = verdict_of(case_of(1, ("ash", "birch")), (1, 2))
-    same = replace(
-        CASES[good.case_id], responses=tuple(Response(name, "Rest.") for name in good_case.models)
-    )
+    rest = tuple(Response(name, "Rest.") for name in good_case.models)
+    same = replace(CASES[good.case_id], responses=rest)
     assert faults_of(good, other).keys() == KINDS.keys()
     assert faults_of(good, of_two).keys() == KINDS.keys() - {"other_case"}
     assert faults_of(level).keys() == {"swapped_doctors", "cut_off"}
-    alike = faults_of(level, cases={good.case_id: same})
-    assert alike.keys() == {"cut_off"}
+    assert faults_of(level, cases={good.case_id: same}).keys() == {"cut_off"}
 
 
-@pytest.mark.parametrize(
-    ("given", "reversed_scores"), [((5, 5, 1), (1, 1, 5)), ((None, 4, 3), (None, 3, 4))]
-)
-def test_scores_are_reversed(given, reversed_scores):
-    faults = faults_of(replace(GOOD[0], scores=given))
-    assert faults["contradicting_scores"].scores == reversed_scores
+def test_scores_are_reversed():
+    for given, expected in (((5, 5, 1), (1, 1, 5)), ((None, 4, 3), (None, 3, 4))):
+        faults = faults_of(replace(GOOD[0], scores=given))
+        assert faults["contradicting_scores"].scores == expected
 
 
 def test_nothing_is_made_of_nothing():

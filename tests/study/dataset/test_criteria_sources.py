@@ -19,11 +19,7 @@ def prepared(tmp_path, rows, source="rows.jsonl"):
 def test_healthbench_and_its_professional_set_become_cases_with_criteria(tmp_path):
     _, read = prepared(tmp_path, [HEALTHBENCH])
     (case,) = read("cases")
-    assert (case["id"], case["topic"], case["reference"]) == (
-        "healthbench-p1",
-        "hedging",
-        "Ask first.",
-    )
+    assert case.items() >= ROWS["case"].items()
     assert case["question"] == HEALTHBENCH["prompt"]
     assert case["criteria"] == HEALTHBENCH["rubrics"]
     _, read = prepared(tmp_path, [PROFESSIONAL])
@@ -33,25 +29,17 @@ def test_healthbench_and_its_professional_set_become_cases_with_criteria(tmp_pat
 
 
 def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_path):
-    rows = [
-        META,
-        META | {"rubric": "is short", "binary_labels": [False, False]},
-        META | {"completion_id": "b"},
+    other = META | {"rubric": "is short", "binary_labels": [False, False]}
+    _, read = prepared(tmp_path, [META, other, META | {"completion_id": "b"}])
+    first, second = read("cases")
+    assert [criterion["criterion"] for criterion in first["criteria"]] == [
+        "says to ask",
+        "is short",
     ]
-    _, read = prepared(tmp_path, rows)
-    cases = read("cases")
-    criteria = [[each["criterion"] for each in case["criteria"]] for case in cases]
-    assert criteria == [["says to ask", "is short"], ["says to ask"]]
     labels = read("criterion_labels")
-    assert [label["label"] for label in labels] == [
-        "met",
-        "not_met",
-        "not_met",
-        "not_met",
-        "met",
-        "not_met",
-    ]
-    assert {label["case_id"] for label in labels} == {case["id"] for case in cases}
+    met = [label["label"] == "met" for label in labels]
+    assert met == [True, False, False, False, True, False]
+    assert {label["case_id"] for label in labels} == {first["id"], second["id"]}
 
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_parts_of_a_case_that_differ_are_named"])
@@ -75,12 +63,12 @@ def test_labels_of_an_earlier_input_are_named(tmp_path):
 
 
 def test_a_table_has_a_row_for_each_criterion(tmp_path):
-    rows = [("says to ask", "5", "theme:a; x", "m1", "Ask."), ("is short", "-1", "", "m2", "No.")]
-    names = ("question", "criterion", "points", "tags", "model", "response")
-    write_csv(tmp_path / "rows.csv", names, [("Is it safe?", *row) for row in rows])
-    (case,) = prepared(tmp_path, None, "rows.csv")[1]("cases")
-    assert [each["tags"] for each in case["criteria"]] == [["theme:a", "x"], []]
-    assert [each["model"] for each in case["responses"]] == ["m1", "m2"]
+    names, *rows = ROWS["table"]
+    write_csv(tmp_path / "rows.csv", names, rows)
+    _, read = prepared(tmp_path, None, "rows.csv")
+    (case,) = read("cases")
+    assert case["criteria"] == ROWS["criteria of the table"]
+    assert [response["model"] for response in case["responses"]] == ["m1", "m2"]
 
 
 @pytest.mark.parametrize(("name", "change", "said"), ROWS["test_unexpected_records_get_one_line"])

@@ -37,19 +37,22 @@ def evaluation_cases() -> list[Case]:
     return [case_of(f"eval-{at}") for at in range(20)]
 
 
+def answered(name: str, told: str, **more) -> Case:
+    return case_of(name, responses=(Response("ash", told),), **more)
+
+
 def kinds(evaluation: Evaluation, *cases: Case) -> list[str]:
     return [kind for _, kind in evaluation.leaks(cases)]
 
 
 def test_the_same_question_leaks_however_it_is_written(evaluation_cases):
-    evaluation, question = Evaluation(evaluation_cases), evaluation_cases[3].question
-    near = question.rsplit(" ", 1)[0]  # 17 of 18 runs of three words
+    question = evaluation_cases[3].question
+    near, _ = question.rsplit(" ", 1)  # 17 of 18 runs of three words
     far = " ".join([*question.split()[:10], text(10)])
-    turns = [{"role": "user", "content": question}]
-    asked = {"same": f"{question.upper()}?", "near": near, "far": far, "turns": turns}
+    asked = {"same": f"{question.upper()}?", "near": near, "far": far}
     cases = [case_of(name, question=told) for name, told in asked.items()]
-    leaks = dict.fromkeys(("same", "near", "turns"), "question of an evaluation case")
-    assert dict(evaluation.leaks(cases)) == leaks
+    leaks = dict.fromkeys(("same", "near"), "question of an evaluation case")
+    assert dict(Evaluation(evaluation_cases).leaks(cases)) == leaks
 
 
 def test_a_question_near_a_repeated_evaluation_question_is_found():
@@ -65,49 +68,44 @@ def test_a_question_near_a_repeated_evaluation_question_is_found():
 )
 def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases, before, shared, after, leaks):
     words = evaluation_cases[5].responses[0].text.split()[:shared]
-    response = Response("m", " ".join([text(before), *words, text(after)]))
-    found = kinds(Evaluation(evaluation_cases), case_of("t", responses=(response,)))
-    assert found == (["text of an evaluation case"] if leaks else [])
+    told = " ".join([text(before), *words, text(after)])
+    found = kinds(Evaluation(evaluation_cases), answered("t", told))
+    assert found == ["text of an evaluation case"] * leaks
 
 
 def test_texts_without_spaces_are_compared_by_letters():
     thai = [chr(0x0E01 + at) for at in range(30)]
     copied, own = ("".join(random.Random(seed).choices(thai, k=80)) for seed in (1, 2))
     # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
-    texts = {"one": f"{own[:20]}, {copied[5:75]}.", "two": f"{own[40:]} {copied[:20]}."}
-    evaluation = Evaluation([case_of("e", responses=(Response("oak", copied),))])
-    cases = [case_of(name, responses=(Response("ash", told),)) for name, told in texts.items()]
+    evaluation = Evaluation([answered("e", copied)])
+    cases = [answered("one", f"{own[:20]}, {copied[5:75]}.")]
+    cases.append(answered("two", f"{own[40:]} {copied[:20]}."))
     assert list(evaluation.leaks(cases)) == [("one", "text of an evaluation case")]
 
 
 def test_references_count_on_both_sides(evaluation_cases):
     known = evaluation_cases[0]
     swapped = case_of("t", reference=known.responses[0].text)
-    turned = case_of("t", responses=(Response("m", known.reference),))
+    turned = answered("t", known.reference)
     found = kinds(Evaluation(evaluation_cases), swapped, turned)
     assert found == ["text of an evaluation case"] * 2
 
 
 def test_a_short_text_that_stands_everywhere_is_no_leak():
-    short = Response("m", "Ask your doctor.")
-    evaluation = Evaluation([case_of("e", responses=(short,))])
-    assert kinds(evaluation, case_of("t", responses=(short,), reference="Ask your doctor.")) == []
+    short = "Ask your doctor."
+    evaluation = Evaluation([answered("e", short)])
+    assert kinds(evaluation, answered("t", short, reference=short)) == []
 
 
 def test_a_response_that_holds_the_whole_reference():
     reference = text(12)
-    holding = Response("b", f"Well: {reference.upper()}!")
-
-    def holds(told, response):
-        responses = (Response("a", text(9)), response)
-        return holds_reference(case_of("t", reference=told, responses=responses))
-
-    assert holds(reference, holding)
-    assert not holds(f"{reference} more", holding)
-    assert not holds(None, holding)
+    holding = f"Well: {reference.upper()}!"
+    assert holds_reference(answered("t", holding, reference=reference))
+    assert not holds_reference(answered("t", holding, reference=f"{reference} more"))
+    assert not holds_reference(answered("t", holding, reference=None))
     # The right response of a made-up pair is the reference by design.
-    assert not holds(reference, Response("answer-right", reference))
-    assert kinds(Evaluation([]), case_of("t")) == []
+    right = (Response("answer-right", reference),)
+    assert not holds_reference(case_of("t", responses=right, reference=reference))
 
 
 # --- near-duplicates --------------------------------------------------------------------------------------------------
@@ -136,13 +134,13 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
     expected = []
     for text in texts:
         own = runs(text, 3)
-        first = None
+        similar = []
         for other, repeated in enumerate(expected):
             theirs = runs(texts[other], 3)
-            similar = own and len(own & theirs) >= threshold * len(own | theirs)
-            if first is None and repeated is None and similar:
-                first = other
-        expected.append(first)
+            shared = len(own & theirs)
+            if own and repeated is None and shared >= threshold * len(own | theirs):
+                similar.append(other)
+        expected.append(min(similar, default=None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decontamination, "SIMILAR", threshold)
         assert near_duplicates(texts) == expected

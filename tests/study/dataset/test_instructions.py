@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused, rows_of
 
-from automedeval.records import REFERENCE, RecordError, Response
+from automedeval.records import REFERENCE, RecordError
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
@@ -36,9 +36,10 @@ def prompt_of(row: dict, **options) -> list[dict]:
 
 @given(st.integers(0, 10_000), st.permutations([0, 1, 2]))
 def test_every_response_keeps_its_score_its_step_and_its_text(seed, order):
-    steps = [f"Step {at + 2}: {MODELS[index]}. Doctor {at + 1}." for at, index in enumerate(order)]
-    rationale = "\n".join(["Analyze:", "Step 1: a cold.", *steps])
-    verdict = replace(VERDICT, order=tuple(order), rationale=rationale)
+    steps = ["Analyze:", "Step 1: a cold."]
+    for slot, index in enumerate(order, 1):
+        steps.append(f"Step {slot + 1}: {MODELS[index]}. Doctor {slot}.")
+    verdict = replace(VERDICT, order=tuple(order), rationale="\n".join(steps))
     row = instruction(CASE, verdict, RUBRIC, "strong", "high", seed)
     assert scores_by_model(row) == SCORES
     completion = row["completion"][0]["content"]
@@ -71,12 +72,9 @@ def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale):
 
 def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one():
     shown = case_of(1, MODELS[:2])
-    as_teacher_saw = replace(
-        shown, responses=(*shown.responses, Response(REFERENCE, shown.reference))
-    )
-    verdict = verdict_of(as_teacher_saw, (1, 3, 4), order=(2, 0, 1))
+    models = [*shown.models, REFERENCE]
+    verdict = verdict_of(shown, (1, 3, 4), order=(2, 0, 1), models=models)
     row = instruction(shown, verdict, RUBRIC, "strong")
-    assert row["models"] == ["ash", "birch", REFERENCE]
     assert scores_by_model(row) == {"ash": 1, "birch": 3, REFERENCE: 4}
     slot = row["order"].index(2) + 1
     assert f"Doctor {slot}:\n~~~\n{shown.reference}" in row["prompt"][-1]["content"]

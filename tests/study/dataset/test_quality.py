@@ -14,7 +14,7 @@ from automedeval.study.dataset.quality import Labelled, QualityClassifier
 TONES = {1: "dangerous and wrong", 2: "poor and brief", 4: "good and useful", 5: "excellent"}
 
 
-def labelled(first: int, number: int) -> list[Labelled]:
+def examples(first: int, number: int) -> list[Labelled]:
     """Return as many good verdicts as corrupted ones, each about a case of its own, from a number on."""
     cases, good = {}, []
     for at in range(first, first + 2 * number):
@@ -26,16 +26,24 @@ def labelled(first: int, number: int) -> list[Labelled]:
         steps.append(f"Step 3: {said[1]} This is {TONES[scores[0]]}.")
         cases[case.id] = case
         good.append(verdict_of(case, "strong", scores=scores, rationale="\n".join(steps)))
-    bad = corrupt(good[number:], cases, seed=0)
-    examples = [Labelled(cases[verdict.case_id], verdict, "high") for verdict in good[:number]]
-    for verdict in bad:
-        kind = verdict.extra["corruption"]
-        examples.append(Labelled(cases[verdict.case_id], verdict, "low", kind))
-    return examples
+    made = [(verdict, "high", "high") for verdict in good[:number]]
+    for verdict in corrupt(good[number:], cases, seed=0):
+        made.append((verdict, "low", verdict.extra["corruption"]))
+    return [Labelled((cases[verdict.case_id], verdict), *about) for verdict, *about in made]
 
 
-SOME = labelled(0, 75)
-OTHERS = labelled(150, 20)
+SOME = examples(0, 75)
+OTHERS = examples(150, 20)
+SHOWN = [example.shown for example in OTHERS]
+
+
+def changed(**changes: object) -> list[Labelled]:
+    """Return the examples with other fields of their verdicts."""
+    others = []
+    for example in SOME:
+        case, verdict = example.shown
+        others.append(replace(example, shown=(case, replace(verdict, **changes))))
+    return others
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +72,14 @@ def test_corrupted_verdicts_are_recognised(fitted):
 
 def test_new_verdicts_are_decided(fitted):
     classifier, _ = fitted
-    decided = classifier.decide(OTHERS)
-    truth = ["high"] * 20 + ["low"] * 20
-    assert sum(quality == expected for quality, expected in zip(decided, truth)) >= 30
-    assert classifier.decide(OTHERS[3:4]) == decided[3:4]
+    decided = classifier.decide(SHOWN)
+    right = [quality == other.quality for quality, other in zip(decided, OTHERS)]
+    assert sum(right) >= 30
+    assert classifier.decide(SHOWN[3:4]) == decided[3:4]
 
 
 def test_the_seed_decides_and_no_case_is_in_both_parts():
-    by_others = [replace(one, verdict=replace(one.verdict, judge="other")) for one in SOME]
+    by_others = changed(judge="other")
     reports = [
         QualityClassifier(WordEncoder()).fit([*SOME, *by_others], seed) for seed in (3, 3, 4)
     ]
@@ -81,22 +89,21 @@ def test_the_seed_decides_and_no_case_is_in_both_parts():
 
 
 def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
-    case, verdict = OTHERS[0].shown
+    case, verdict = SHOWN[0]
     one = replace(case, responses=case.responses[:1])
     alone = replace(verdict, order=(0,), scores=(4,), rationale="Step 2: Fine.")
     changes = [{"rationale": text} for text in ("No step at all.", None, "", "Step 3: Half a")]
     changes += [{"scores": None}, {"scores": (None, 1)}]
-    odd = [Labelled(case, replace(verdict, **change), "high") for change in changes]
-    decided = fitted[0].decide([*odd, Labelled(one, alone, "high")])
+    odd = [(case, replace(verdict, **change)) for change in changes]
+    decided = fitted[0].decide([*odd, (one, alone)])
     assert len(decided) == 7
     assert decided[1] == "low"
     assert fitted[0].decide(odd[1:2]) == ["low"]
 
 
 def test_what_cannot_be_learnt_is_refused():
-    high, low = ([one for one in SOME if one.quality == each] for each in ("high", "low"))
-    unscored = [replace(one, verdict=replace(one.verdict, scores=None)) for one in SOME]
-    of_one_case = [replace(one, case=SOME[0].case) for one in SOME]
-    for examples in (high, [*high, *low[:10]], unscored, of_one_case):
+    high, low = SOME[:75], SOME[75:]
+    of_one_case = [replace(one, shown=(SOME[0].shown[0], one.shown[1])) for one in SOME]
+    for too_few in (high, [*high, *low[:10]], changed(scores=None), of_one_case):
         with pytest.raises(RecordError):
-            QualityClassifier(WordEncoder()).fit(examples, seed=0)
+            QualityClassifier(WordEncoder()).fit(too_few, seed=0)

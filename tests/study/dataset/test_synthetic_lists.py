@@ -1,6 +1,5 @@
 """Lists of scored responses that are made of questions and answers alone."""
 
-import re
 from itertools import product
 
 import pytest
@@ -22,34 +21,34 @@ def test_pairs_of_question_and_answer_become_lists():
     for topic, kind in product(topics, ("symptoms", "causes", "treatment")):
         pairs.append(qa(topic, kind, f"{kind.title()} of {topic}. " * 40))
     lonely = [qa("Measles", "causes", "A virus.")]
-    same = [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
-    made, without = lists_of_pairs([*pairs, *lonely, *same])
+    lonely += [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
+    made, without = lists_of_pairs([*pairs, *lonely])
     assert without == {"no other answer on the same topic": 3}
     assert [case.id for case, _ in made] == [case.id for case in pairs]
     assert len({tuple(case.models) for case, _ in made}) > 2
     for case, scores in made:
+        assert scores == [POINTS[model] for model in case.models]
         texts = {response.model: response.text for response in case.responses}
-        right, near, far = (texts[f"answer-{kind}"] for kind in ("right", "near", "far"))
+        right, near = texts["answer-right"], texts["answer-near"]
         assert case.reference.startswith(right)
         assert right.startswith(texts["answer-cut"])
         assert case.topic in near
         assert right != near
         # no gout of children for adults
-        assert not set(normalise(case.topic).split()) & set(normalise(far).split())
-        assert all(len(text.split()) <= 100 and text.endswith(".") for text in texts.values())
-        assert scores == [POINTS[model] for model in case.models]
-    assert lists_of_pairs([*pairs, *lonely, *same])[0] == made
+        of_far = normalise(texts["answer-far"]).split()
+        assert set(normalise(case.topic).split()).isdisjoint(of_far)
+        assert max(len(text.split()) for text in texts.values()) <= 100
+    assert lists_of_pairs([*pairs, *lonely])[0] == made
 
 
 def test_no_text_stands_twice_among_the_responses_of_a_list():
-    texts = [("Gout", "Rest. Drink a lot of water every single day."), ("Gout", "Rest!")]
-    texts += [("Acne", "Rest."), ("Acne", "Oil."), ("Croup", "REST"), ("Croup", "A virus.")]
+    answers = {"Rest. Drink a lot of water every single day.": "Gout", "Rest!": "Gout"}
+    answers |= {"Rest.": "Acne", "Oil.": "Acne", "REST": "Croup", "A virus.": "Croup"}
     for draw in range(8):  # the draw of a case depends on its id
-        made, _ = lists_of_pairs(
-            [qa(topic, f"part {draw}{n}", text) for n, (topic, text) in enumerate(texts)]
-        )
+        cases = [qa(topic, f"part {draw} {text}", text) for text, topic in answers.items()]
+        made, _ = lists_of_pairs(cases)
         for case, _ in made:
-            words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
+            words = [normalise(response.text) for response in case.responses]
             assert len(set(words)) == len(words), case
 
 

@@ -12,18 +12,23 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import Case
 from automedeval.records.journal import arithmetic
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
-from automedeval.study.dataset.corruption import corrupt
+from automedeval.study.dataset.corruption import KINDS as CORRUPTIONS
 from automedeval.study.dataset.curriculum import Curriculum, Key, Plan, assign, shuffled
 from automedeval.study.dataset.decontamination import Evaluation
-from automedeval.study.dataset.folder import TEST, row_faults, write_splits
+from automedeval.study.dataset.folder import (
+    TEST,
+    UNCOUNTED,
+    RowLimit,
+    row_faults,
+    write_splits,
+)
 from automedeval.study.dataset.instructions import instruction
-from automedeval.study.dataset.quality import Labelled, QualityClassifier
-from automedeval.study.dataset.teacher_verdicts import JudgedCase, JudgedCases
+from automedeval.study.dataset.quality import QualityClassifier, Shown, labelled
+from automedeval.study.dataset.teacher_verdicts import JudgedCase, JudgedCases, counted
 from automedeval.study.dataset.verification import verify
 
 # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
@@ -41,7 +46,7 @@ class InstructionSet:
     Attributes:
         judged, plan, rubrics: the judged cases, what becomes of them, and the rubrics by name.
         arithmetic: the lines reported so far.
-        unrated: the verdicts that nobody rated; faulty: those in which physicians saw a fault of `FAULTS`.
+        faulty: the verdicts in which physicians saw a fault of `FAULTS`, also those that are rejected.
         untrainable: verdict → why no row to train on can be made of it; a test case may carry it.
     """
 
@@ -49,7 +54,6 @@ class InstructionSet:
     plan: Plan
     rubrics: Mapping[str, Rubric]
     arithmetic: list[str] = field(default_factory=list)
-    unrated: set[Key] = field(default_factory=set)
     faulty: dict[Key, JudgedCase] = field(default_factory=dict)
     untrainable: dict[Key, str] = field(default_factory=dict)
 
@@ -64,48 +68,49 @@ class InstructionSet:
 
         Without a path, or for "none", which takes back the path of a YAML, all pass.
         """
-        self.unrated = set(self.judged.facts)
         if path in (None, "none"):
             self.report(UNVERIFIED)
             return
-        verification = verify(path, {fact.rated for fact in self.judged.facts.values()})
+        facts = self.judged.facts
+        verification = verify(path, {fact.rated for fact in facts.values()})
         faults = {}
-        for key, fact in self.judged.facts.items():
-            failed = verification.failures.get(fact.rated)
-            if failed is None:
-                continue
-            self.unrated.discard(key)
+        for key, fact in facts.items():
+            fact.failed = verification.failures.get(fact.rated)
+            failed = fact.failed or ()
             if FAULTS & set(failed):
                 self.faulty[key] = fact
             if len(failed) >= self.plan.failed_criteria:
                 faults[key] = f"fails {' and '.join(failed)}"
         line = f"verification: {self.judged.reject('verdicts', faults)}"
-        self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines)
+        self.report(f"{line}; {self.unrated(facts):,} unrated ones pass", *verification.lines)
+
+    def unrated(self, keys: Iterable[Key]) -> int:
+        """Return how many of these verdicts nobody rated."""
+        return sum(self.judged.facts[key].failed is None for key in keys)
 
     def rows(self, keys: Sequence[Key], step: str) -> list[dict[str, Any]]:
         """Return the rows of these verdicts, see `instruction`; `step` names the progress bar."""
         rows = []
         for key in tqdm(keys, desc=step, unit="row"):
             fact = self.judged.facts[key]
-            rubric = self.rubrics[fact.verdict.rubric]
-            about = (key[1], fact.quality, self.plan.seed)
-            rows.append(instruction(fact.case, fact.verdict, rubric, *about))
+            rubric, (_, teacher), seed = self.rubrics[fact.verdict.rubric], key, self.plan.seed
+            rows.append(instruction(fact.case, fact.verdict, rubric, teacher, fact.quality, seed))
         return rows
 
-    def find_untrainable(self, encoder: PromptEncoder | None, max_length: int | None) -> None:
+    def find_untrainable(self, limit: RowLimit | None) -> None:
         """Find the verdicts that no row to train on can be made of (`row_faults`): the plan counts rows that are trained on."""
         keys = list(self.judged.facts)
-        faults = row_faults(self.rows(keys, "length"), encoder, max_length, self.rubrics)
-        self.untrainable = {key: fault for key, fault in zip(keys, faults) if fault is not None}
-        if encoder is None:
-            self.report("rows: no --training is given, so no length was checked")
+        faults = row_faults(self.rows(keys, "length"), limit, self.rubrics)
+        self.untrainable = {keys[at]: fault for at, fault in faults.items()}
+        if limit is None:
+            self.report(UNCOUNTED)
 
     @property
-    def unlabelled(self) -> list[Key]:
+    def unlabelled(self) -> list[JudgedCase]:
         """Return the verdicts without a quality, if the plan asks for one."""
         if not self.plan.asks_quality:
             return []
-        return [key for key, fact in self.judged.facts.items() if fact.quality is None]
+        return [fact for fact in self.judged.facts.values() if fact.quality is None]
 
     def fit(self, classifier: QualityClassifier) -> dict[str, Any]:
         """Fit a quality classifier; return its report.
@@ -113,51 +118,48 @@ class InstructionSet:
         High are verdicts of the plan's first teacher; low are those that people called so, or in which physicians saw a fault,
         with as many corrupted copies of high ones as are missing. RecordError if there are too few.
         """
-        facts, seed = self.judged.facts, self.plan.seed
-        teacher = self.plan.teachers[0].teacher
+        facts, teacher = self.judged.facts, self.plan.teachers[0].teacher
         low = self.faulty | {key: fact for key, fact in facts.items() if fact.quality == "low"}
-        able = [key for key in facts if key[1] == teacher and key not in low]
-        faulty = [low[key].shown for key in shuffled(seed, "faulty", low)[:LABELLED]]
-        high = [facts[key].shown for key in shuffled(seed, "labelled", able)[:LABELLED]]
-        cases = {case.id: case for case, _ in high}
-        sound = [verdict for _, verdict in high[len(faulty) :]]
-        corrupted = corrupt(sound, cases, seed)
-        kinds = Counter(verdict.extra["corruption"] for verdict in corrupted)
-        line = arithmetic("verdicts", len(sound), kinds, "left out", "corrupted")
+        able = {key: facts[key] for key in facts if key[1] == teacher and key not in low}
+        high, faulty = self._draw("labelled", able), self._draw("faulty", low)
+        examples = labelled(high, faulty, self.plan.seed)
+        made = Counter(example.kind for example in examples if example.kind in CORRUPTIONS)
+        line = arithmetic("verdicts", len(high[len(faulty) :]), made, "left out", "corrupted")
         self.report(f"quality: {line}; {len(low):,} are low by physicians' checks")
-        labelled = [Labelled(case, verdict, "high") for case, verdict in high if verdict.rationale]
-        labelled += [Labelled(case, verdict, "low", "by_physicians") for case, verdict in faulty]
-        for verdict in corrupted:
-            kind = verdict.extra["corruption"]
-            labelled.append(Labelled(cases[verdict.case_id], verdict, "low", kind))
-        report = classifier.fit(labelled, seed)
+        report = classifier.fit(examples, self.plan.seed)
         accuracy, alone = span(report["accuracy"]), span(report["alone"]["accuracy"])
         self.report(f"quality: accuracy of the classifier {accuracy} on others (paper: 0.91)")
         self.report(f"quality: accuracy of the embedding alone {alone}")
         return report
 
+    def _draw(self, purpose: str, facts: Mapping[Key, JudgedCase]) -> list[Shown]:
+        """Return as many of these verdicts as are learned from, by the seed."""
+        keys = shuffled(self.plan.seed, purpose, facts)
+        return [facts[key].shown for key in keys[:LABELLED]]
+
     def classify(self, classifier: QualityClassifier) -> None:
         """Set the quality of every verdict that has none (Appendix B)."""
-        facts = [self.judged.facts[key] for key in self.unlabelled]
+        facts = self.unlabelled
         for start in tqdm(range(0, len(facts), WINDOW), desc="quality", unit=f"{WINDOW} verdicts"):
             window = facts[start : start + WINDOW]
-            for fact, quality in zip(window, classifier.decide(window)):
+            qualities = classifier.decide([fact.shown for fact in window])
+            for fact, quality in zip(window, qualities):
                 fact.quality = quality
         self.report(f"quality: {len(facts):,} verdicts called high or low by the classifier")
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""
-        facts = self.judged.facts.items()
-        counts = Counter(f"{teacher} {fact.quality or 'unknown'}" for (_, teacher), fact in facts)
-        numbers = ", ".join(f"{name} {counts[name]:,}" for name in sorted(counts))
-        self.report(f"quality: {numbers}")
+        counts: Counter[str] = Counter()
+        for (_, teacher), fact in self.judged.facts.items():
+            counts[f"{teacher} {fact.quality or 'unknown'}"] += 1
+        self.report(f"quality: {counted(counts)}")
 
     def assign(self) -> Curriculum:
         """Assign the verdicts to splits by the plan (section 3.2)."""
         qualities = {key: fact.quality for key, fact in self.judged.facts.items()}
         assignment = assign(self.plan, qualities, self.untrainable.keys())
         apart = set(assignment.splits[TEST])
-        faults = {key: self.untrainable[key] for key in self.untrainable if key not in apart}
+        faults = {key: fault for key, fault in self.untrainable.items() if key not in apart}
         self.report(f"rows: {self.judged.reject('verdicts', faults)}", *assignment.lines)
         return assignment
 
@@ -174,9 +176,7 @@ class InstructionSet:
         for split, keys in assignment.splits.items():
             assignment.splits[split] = [key for key in keys if key not in faults]
 
-    def write(
-        self, assignment: Curriculum, folder: Path, encoder: PromptEncoder | None
-    ) -> dict[str, Any]:
+    def write(self, assignment: Curriculum, folder: Path, limit: RowLimit | None) -> dict[str, Any]:
         """Write the rows of every split; return the facts of `write_splits`."""
         rows = {split: self.rows(keys, split) for split, keys in assignment.splits.items()}
-        return write_splits(folder, rows, encoder)
+        return write_splits(folder, rows, limit)

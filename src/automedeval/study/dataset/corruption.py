@@ -7,14 +7,17 @@ one fault of a known kind, so that the classifier can be measured kind by kind. 
 import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from automedeval.records import Case, Verdict
 from automedeval.rubrics.rationale import permute, split_steps
 
 Change = dict[str, Any]  # fields of the corrupted verdict; empty where the fault is not possible
-_NOT_COPIED = {"transcript", "probabilities"}  # they belong to the original verdict
+# They belong to the original verdict.
+_NOT_COPIED = {"transcript", "probabilities"}
+_GONE: Change = {"raw": "", "usage": {}, "knowledge": None}
+_GONE |= {"expected_scores": None, "criterion_scores": None}
 
 
 def corrupt(verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int) -> list[Verdict]:
@@ -32,89 +35,79 @@ def corrupt(verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int) -
     for turn, at in enumerate(in_turn):
         first = turn % len(kinds)
         for kind in kinds[first:] + kinds[:first]:
-            case = cases[readable[at].case_id]
-            if faulty := _with_fault(kind, readable[at], case, readable, seed):
+            good = _Original(readable[at], cases[readable[at].case_id], readable)
+            if faulty := good.with_fault(kind, seed):
                 corrupted[at] = faulty
                 break
     return [corrupted[at] for at in sorted(corrupted)]
 
 
-def _with_fault(
-    kind: str, verdict: Verdict, case: Case, others: Sequence[Verdict], seed: int
-) -> Verdict | None:
-    """Return the verdict with a fault of this kind; None if it is not possible."""
-    name = f"{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
-    # One generator per verdict and kind, so that a fault does not depend on other verdicts.
-    change = KINDS[kind](verdict, case, others, random.Random(f"{seed}/{kind}/{name}"))
-    faulty = replace(verdict, **change)
-    if (faulty.rationale, faulty.scores) == (verdict.rationale, verdict.scores):
-        return None
-    extra = {key: verdict.extra[key] for key in verdict.extra if key not in _NOT_COPIED}
-    extra["corruption"] = kind
-    gone: dict[str, Any] = {
-        "expected_scores": None,
-        "criterion_scores": None,
-        "raw": "",
-        "usage": {},
-        "knowledge": None,
-    }
-    return replace(faulty, **gone, extra=extra)
+@dataclass(frozen=True)
+class _Original:
+    """A good verdict, its case, and all good verdicts; the methods return what changes with a fault."""
+
+    verdict: Verdict
+    case: Case
+    all: Sequence[Verdict]
+
+    @property
+    def rationale(self) -> str:
+        return self.verdict.rationale or ""
+
+    def with_fault(self, kind: str, seed: int) -> Verdict | None:
+        """Return the verdict with a fault of this kind; None if it is not possible."""
+        verdict = self.verdict
+        name = f"{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
+        # One generator per verdict and kind, so that a fault does not depend on other verdicts.
+        change = KINDS[kind](self, random.Random(f"{seed}/{kind}/{name}"))
+        faulty = replace(verdict, **change)
+        if (faulty.rationale, faulty.scores) == (verdict.rationale, verdict.scores):
+            return None
+        extra = {key: verdict.extra[key] for key in verdict.extra if key not in _NOT_COPIED}
+        return replace(faulty, **_GONE, extra=extra | {"corruption": kind})
+
+    def swapped_doctors(self, rng: random.Random) -> Change:
+        """Swap the steps of two doctors whose responses differ; keep the scores."""
+        steps = split_steps(self.rationale)
+        texts = [self.case.responses[index].text for index in self.verdict.order]
+        judged = [slot for slot in range(len(texts)) if slot + 1 in steps]
+        pairs = []
+        for first, second in itertools.combinations(judged, 2):
+            if texts[first] != texts[second]:
+                pairs.append((first, second))
+        if not pairs:
+            return {}
+        first, second = rng.choice(pairs)
+        slots = list(range(len(texts)))
+        slots[first], slots[second] = second, first
+        return {"rationale": permute(self.rationale, slots)}
+
+    def other_case(self, rng: random.Random) -> Change:
+        """Take the rationale of another case with as many doctors, by the same judge if there is one."""
+        alike = []
+        for other in self.all:
+            if other.case_id != self.case.id and len(other.order) == len(self.verdict.order):
+                alike.append(other)
+        by_judge = [other for other in alike if other.judge == self.verdict.judge]
+        return {"rationale": rng.choice(by_judge or alike).rationale} if alike else {}
+
+    def contradicting_scores(self, rng: random.Random) -> Change:
+        """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
+        scores = self.verdict.scores or ()
+        values = sorted(set(scores) - {None})
+        opposite = dict(zip(values, reversed(values)))
+        return {"scores": tuple(map(opposite.get, scores))}
+
+    def cut_off(self, rng: random.Random) -> Change:
+        """Cut the rationale in the middle."""
+        words = self.rationale.split(" ")
+        beginning = words[: int(len(words) * rng.uniform(0.3, 0.8))]
+        return {"rationale": " ".join(beginning).rstrip(".!? \n")} if beginning else {}
 
 
-def _swap_doctors(
-    verdict: Verdict, case: Case, others: Sequence[Verdict], rng: random.Random
-) -> Change:
-    """Swap the steps of two doctors whose responses differ; keep the scores."""
-    rationale = verdict.rationale or ""
-    steps = split_steps(rationale)
-    texts = [case.responses[index].text for index in verdict.order]
-    judged = [slot for slot in range(len(texts)) if slot + 1 in steps]
-    pairs = [
-        (first, second)
-        for first, second in itertools.combinations(judged, 2)
-        if texts[first] != texts[second]
-    ]
-    if not pairs:
-        return {}
-    first, second = rng.choice(pairs)
-    slots = list(range(len(texts)))
-    slots[first], slots[second] = second, first
-    return {"rationale": permute(rationale, slots)}
-
-
-def _take_another_case(
-    verdict: Verdict, case: Case, others: Sequence[Verdict], rng: random.Random
-) -> Change:
-    """Take the rationale of another case with as many doctors, by the same judge if there is one."""
-    alike = [
-        other
-        for other in others
-        if other.case_id != case.id and len(other.order) == len(verdict.order)
-    ]
-    by_judge = [other for other in alike if other.judge == verdict.judge]
-    return {"rationale": rng.choice(by_judge or alike).rationale} if alike else {}
-
-
-def _reverse_scores(
-    verdict: Verdict, case: Case, others: Sequence[Verdict], rng: random.Random
-) -> Change:
-    """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
-    scores = verdict.scores or ()
-    values = sorted({score for score in scores if score is not None})
-    opposite = dict(zip(values, reversed(values)))
-    return {"scores": tuple(None if score is None else opposite[score] for score in scores)}
-
-
-def _cut_off(verdict: Verdict, case: Case, others: Sequence[Verdict], rng: random.Random) -> Change:
-    """Cut the rationale in the middle."""
-    words = (verdict.rationale or "").split(" ")
-    beginning = words[: int(len(words) * rng.uniform(0.3, 0.8))]
-    return {"rationale": " ".join(beginning).rstrip(".!? \n")} if beginning else {}
-
-
-KINDS: dict[str, Callable[[Verdict, Case, Sequence[Verdict], random.Random], Change]] = {
-    "swapped_doctors": _swap_doctors,
-    "other_case": _take_another_case,
-    "contradicting_scores": _reverse_scores,
-    "cut_off": _cut_off,
+KINDS: dict[str, Callable[[_Original, random.Random], Change]] = {
+    "swapped_doctors": _Original.swapped_doctors,
+    "other_case": _Original.other_case,
+    "contradicting_scores": _Original.contradicting_scores,
+    "cut_off": _Original.cut_off,
 }

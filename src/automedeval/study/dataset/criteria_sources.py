@@ -16,6 +16,7 @@ from automedeval.records import (
     Response,
     digest,
     errors_at,
+    foreign_errors_at,
     key_of,
 )
 from automedeval.records.columns import fault_of_reference
@@ -35,11 +36,8 @@ def _criteria(items: list[dict], text: str) -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
     entries = []
     for item in items:
-        entry = {
-            "criterion": take(item, text, (str,)),
-            "points": take(item, "points", (int, float)),
-        }
-        entries.append(entry | {"tags": item.get("tags") or []})
+        said, points = take(item, text, (str,)), item.get("points")
+        entries.append({"criterion": said, "points": points, "tags": item.get("tags") or []})
     return criteria_of(entries)
 
 
@@ -90,9 +88,8 @@ def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     about = {"case_id": case.id, "model": case.models[0], "criterion": case.criteria[0].criterion}
     records = []
     for label, name in zip(labels, names):
-        if label not in (True, False):
-            raise RecordError(f"'binary_labels' must hold true and false, not {label!r}")
-        records.append(about | {"annotator": str(name), "label": "met" if label else "not_met"})
+        is_met = take({"binary_labels": label}, "binary_labels", (bool,))
+        records.append(about | {"annotator": str(name), "label": "met" if is_met else "not_met"})
     return tuple(records)
 
 
@@ -102,17 +99,16 @@ def table(row: dict) -> Case:
     Columns: question, criterion, points; perhaps id, tags (separated by ";"), reference, topic, model and response. A blank
     response of a model has an empty text.
     """
-    try:
-        points = float(row["points"])
-    except (TypeError, ValueError):
-        raise RecordError(f"'points' must be a number, not {str(row['points'])[:60]!r}") from None
+    with foreign_errors_at("'points' must be a number", TypeError, ValueError):
+        points = float(take(row, "points", (str, int, float)))
     names = ("tags", "reference", "topic", "model", "response")
     cells = {name: row[name] if filled(row.get(name)) else None for name in names}
     if fault := fault_of_reference(cells["reference"]):
         raise RecordError(fault)
     tags = (take(cells, "tags", (str, NoneType)) or "").split(";")
     own_tags = list(filter(None, map(str.strip, tags)))
-    criteria = criteria_of([{"criterion": row["criterion"], "points": points, "tags": own_tags}])
+    criterion = {"criterion": row.get("criterion"), "points": points, "tags": own_tags}
+    criteria = criteria_of([criterion])
     answer = {"model": cells["model"] or "", "text": cells["response"] or ""}
     responses = (Response.from_dict(answer),) if any(answer.values()) else ()
     question = take(row, "question", (str,))

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
+from automedeval.study.dataset.folder import TEST
 
 QUALITIES = ("high", "low", "any")
 Key = tuple[str, str]  # (case id, teacher)
@@ -48,8 +49,8 @@ class Part:
             return cls(name, None, quality)
         if type(take) is int and take >= 0:
             return cls(name, take, quality)
-        percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", str(take))
-        if percent is None or Fraction(percent[1]) > 100:
+        percent = re.fullmatch(r"(100|\d{1,2}(?:\.\d+)?) ?%", str(take))
+        if percent is None:
             file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
         return cls(name, Fraction(percent[1]) / 100, quality)
 
@@ -60,6 +61,11 @@ class Part:
             if teacher == self.teacher and self.quality in ("any", quality):
                 cases.append(case)
         return cases
+
+    def overlaps(self, other: "Part") -> bool:
+        """Return whether a verdict may be for both parts."""
+        is_any = "any" in (self.quality, other.quality)
+        return self.teacher == other.teacher and (is_any or self.quality == other.quality)
 
     def number(self, there: int, free: int) -> int:
         """Return how many verdicts it takes of the `free` ones; a share is of all that are `there`."""
@@ -84,8 +90,8 @@ class Plan:
 
     place: str
     test: Part
-    teachers: tuple[Part, ...]
-    stages: dict[str, tuple[Part, ...]]
+    teachers: list[Part]
+    stages: dict[str, list[Part]]
     failed_criteria: int = 1
     seed: int = 0
 
@@ -116,8 +122,7 @@ class Curriculum:
 
     @property
     def training(self) -> list[Key]:
-        stages = [keys for name, keys in self.splits.items() if name != "test"]
-        return list(chain.from_iterable(stages))
+        return [key for name, keys in self.splits.items() if name != TEST for key in keys]
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -125,37 +130,34 @@ def read_plan(path: str | Path) -> Plan:
     file = YamlFile(str(path))
     content = file.read()
     file.only(content, ("seed", "failed_criteria", "test", "teachers", "stages"))
-    named = {}
     for key in ("teachers", "stages"):
-        named[key] = file.take(content, key, dict)
-        if not named[key] or not all(isinstance(name, str) for name in named[key]):
+        named = file.take(content, key, dict)
+        if not named or not all(isinstance(name, str) for name in named):
             file.fail(key, "must have names, one or more")
-    names = list(named["teachers"])
-    teachers = [
-        Part.read(file, value, f"teachers.{name}.", [name], name)
-        for name, value in named["teachers"].items()
-    ]
-    stages = {}
-    for stage in named["stages"]:
-        if not re.fullmatch(r"\w+", stage) or stage == "test":
+    names = list(content["teachers"])
+    teachers = []
+    for name, value in content["teachers"].items():
+        teachers.append(Part.read(file, value, f"teachers.{name}.", [name], name))
+    stages: dict[str, list[Part]] = {}
+    rests: list[Part] = []
+    for stage in content["stages"]:
+        if not re.fullmatch(r"\w+", stage) or stage == TEST:
             file.fail("stages", f"{stage!r} cannot be a stage's name")
-        parts = file.take(named["stages"], stage, list, inside="stages.")
-        if not parts:
-            file.fail(f"stages.{stage}", "must have a part, or more")
-        stages[stage] = tuple(
-            Part.read(file, part, f"stages.{stage}[{at}].", names) for at, part in enumerate(parts)
-        )
-    rests = [part for part in chain.from_iterable(stages.values()) if part.take is None]
-    for part, other in combinations(rests, 2):
-        are_apart = "any" not in (part.quality, other.quality) and part.quality != other.quality
-        if part.teacher == other.teacher and not are_apart:
-            file.fail("stages", f"two parts take the rest of {part}")
+        stages[stage] = []
+        for at, value in enumerate(file.take(content["stages"], stage, list, inside="stages.")):
+            part = Part.read(file, value, f"stages.{stage}[{at}].", names)
+            stages[stage].append(part)
+            if part.take is not None:
+                continue
+            if any(map(part.overlaps, rests)):
+                file.fail("stages", f"two parts take the rest of {part}")
+            rests.append(part)
     test = Part.read(file, content.get("test", {"take": 0}), "test.", names, names[0])
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     failed = file.take(content, "failed_criteria", int, 1, least=1)
     seed = file.take(content, "seed", int, 0)
-    return Plan(str(path), test, tuple(teachers), stages, failed, seed)
+    return Plan(str(path), test, teachers, stages, failed, seed)
 
 
 def assign(
@@ -166,22 +168,21 @@ def assign(
     `verdicts` maps (case id, teacher) to a quality, None if unknown; only a test case may carry one of the `untrainable`.
     RecordError if the plan asks for more verdicts than there are, or for a quality that is unknown.
     """
-    unknown = sum(quality is None for quality in verdicts.values())
+    unknown = list(verdicts.values()).count(None)
     if unknown and plan.asks_quality:
         counts = f"{unknown:,} of {len(verdicts):,} verdicts have none"
         raise RecordError(f"{plan.place}: asks for quality, and {counts}")
     pool = shuffled(plan.seed, "test", plan.test.accepted(verdicts))
     tested = plan.first("test", plan.test, len(pool), pool)
     apart = set(tested)
-    trainable = {
-        key: quality
-        for key, quality in verdicts.items()
-        if key[0] not in apart and key not in untrainable
-    }
+    trainable = {}
+    for key, quality in verdicts.items():
+        if key[0] not in apart and key not in untrainable:
+            trainable[key] = quality
     teacher_of, without = _choose_teachers(plan, trainable)
     carried = {key: trainable[key] for key in teacher_of.items()}
     stage_of = _choose_stages(plan, carried)
-    training = f"training: {len(teacher_of) + without:,} cases → {_counted(carried, plan)}"
+    training = f"training: {len(teacher_of) + without:,} cases → {_counted(carried)}"
     if without:
         training += f", {without:,} with no teacher left to take them"
     lines = [f"test: {len(tested):,} cases apart, with a verdict of {plan.test}", training]
@@ -190,10 +191,10 @@ def assign(
         cases = [case for case, name in stage_of.items() if name == stage]
         in_order = shuffled(plan.seed, f"order of {stage}", cases)
         splits[stage] = [(case, teacher_of[case]) for case in in_order]
-        lines.append(f"{stage}: {_counted(splits[stage], plan)}")
+        lines.append(f"{stage}: {_counted(splits[stage])}")
     if unused := len(carried) - len(stage_of):
         lines.append(f"{unused:,} cases are in no stage")
-    splits["test"] = [(case, plan.test.teacher) for case in tested]
+    splits[TEST] = [(case, plan.test.teacher) for case in tested]
     return Curriculum(splits, lines)
 
 
@@ -208,9 +209,8 @@ def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[di
     for at, part in enumerate(plan.teachers):
         free = able[at] - teacher_of.keys()
         later = set[str]().union(*able[at + 1 :])
-        purpose = f"teacher {part.teacher}"
-        alone = shuffled(plan.seed, purpose, free - later)
-        in_order = alone + shuffled(plan.seed, purpose, free & later)
+        in_order = shuffled(plan.seed, f"teacher {part.teacher}", free)
+        in_order.sort(key=later.__contains__)
         chosen = plan.first(f"teachers.{part.teacher}", part, len(cases), in_order)
         teacher_of |= dict.fromkeys(chosen, part.teacher)
     return teacher_of, len(cases) - len(teacher_of)
@@ -230,11 +230,10 @@ def _choose_stages(plan: Plan, verdicts: Mapping[Key, str | None]) -> dict[str, 
     return stage_of
 
 
-def _counted(keys: Iterable[Key], plan: Plan) -> str:
+def _counted(keys: Iterable[Key]) -> str:
     counts = Counter(teacher for _, teacher in keys)
-    names = [part.teacher for part in plan.teachers if part.teacher in counts]
-    parts = " + ".join(f"{counts[name]:,} {name}" for name in names)
-    return f"{counts.total():,} = {parts}" if parts else f"{counts.total():,}"
+    parts = " + ".join(f"{counts[name]:,} {name}" for name in sorted(counts))
+    return f"{counts.total():,} = {parts}" if parts else "0"
 
 
 def shuffled(seed: int, purpose: str, ids: Iterable[Any]) -> list[Any]:

@@ -26,32 +26,6 @@ def shingles(text: str, words: int = WORDS) -> set[int]:
     return set(map(hash, runs))
 
 
-class ShingleIndex:
-    """Index the shingles of many texts."""
-
-    def __init__(self, texts: Iterable[str]):
-        self._sizes: list[int] = []
-        self._owners: dict[int, list[int]] = defaultdict(list)
-        for number, text in enumerate(texts):
-            own = shingles(text)
-            self._sizes.append(len(own))
-            for shingle in own:
-                self._owners[shingle].append(number)
-
-    def shared(self, text: str) -> tuple[float, float]:
-        """Return which share of a text's distinct shingles the index holds, and the largest share of one indexed text in it.
-
-        Both are 0 for a text without words.
-        """
-        own = shingles(text)
-        held = [self._owners[shingle] for shingle in own if shingle in self._owners]
-        if not held:
-            return 0.0, 0.0
-        counts = Counter(chain.from_iterable(held))
-        largest = max(count / self._sizes[number] for number, count in counts.items())
-        return len(held) / len(own), largest
-
-
 def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     """Return for each text the index of the earlier text that it repeats, None for one that stays.
 
@@ -86,9 +60,16 @@ class Evaluation:
     """Hold the texts of evaluation cases, and find training cases that repeat them."""
 
     def __init__(self, cases: Iterable[Case]):
-        cases = list(cases)
-        self._questions = [patient_question(case.question) for case in cases]
-        self._index = ShingleIndex(chain.from_iterable(map(_long_texts, cases)))
+        self._questions: list[str] = []
+        self._sizes: list[int] = []  # of the long texts: how many shingles each has
+        self._owners: dict[int, list[int]] = defaultdict(list)  # of a shingle: such texts
+        for case in cases:
+            self._questions.append(patient_question(case.question))
+            for text in _long_texts(case):
+                own = shingles(text)
+                for shingle in own:
+                    self._owners[shingle].append(len(self._sizes))
+                self._sizes.append(len(own))
 
     def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str]]:
         """Yield (case id, kind of leak) for each training case that leaks; only the first kind found."""
@@ -97,10 +78,19 @@ class Evaluation:
         for case, earlier in zip(cases, near_duplicates(questions, kept=count)[count:]):
             if earlier is not None and earlier < count:
                 yield case.id, "question of an evaluation case"
-            elif any(max(self._index.shared(text)) > MOST_SHARED for text in _long_texts(case)):
+            elif any(map(self._is_known, _long_texts(case))):
                 yield case.id, "text of an evaluation case"
             elif holds_reference(case):
                 yield case.id, "reference in a response"
+
+    def _is_known(self, text: str) -> bool:
+        """Return whether the texts hold more than `MOST_SHARED` of a text's shingles, or it as much of one of them."""
+        own = shingles(text)
+        held = [self._owners[shingle] for shingle in own if shingle in self._owners]
+        if len(held) > MOST_SHARED * len(own):
+            return True
+        counts = Counter(chain.from_iterable(held))
+        return any(count > MOST_SHARED * self._sizes[at] for at, count in counts.items())
 
 
 def holds_reference(case: Case) -> bool:

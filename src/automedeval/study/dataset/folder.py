@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +48,8 @@ TALLIED = ("teacher", "judge", "quality", "rubric", "source", "license")
 STATISTICS = "statistics.json"
 NEEDED = {"splits": dict, "fingerprint": str, "seed": int, "arithmetic": list}  # in it
 TEST = "test"  # the split that no run trains on
+UNCOUNTED = "rows: no --training is given, so no length was checked"  # a line of the card
+Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -61,21 +63,29 @@ class Dataset:
     @property
     def training(self) -> list[dict[str, Any]]:
         """Return the rows of all splits but the test split."""
-        return list(chain.from_iterable(self.splits[name] for name in self.splits if name != TEST))
+        return [row for name, rows in self.splits.items() if name != TEST for row in rows]
 
 
-def row_limit(training: str | None) -> tuple[PromptEncoder | None, int | None]:
-    """Return what counts the tokens of a row, and how many it may have, as a YAML of recipes/sft.py says; None without one."""
-    if training is None:
-        return None, None
-    file = YamlFile(training)
-    content = file.read()
-    if not isinstance(content, dict):
-        raise RecordError(f"{training}: not the YAML of a training")
-    model = file.take(content, "model_name_or_path", str)
-    template = file.take(content, "chat_template_path", str, None)
-    max_length = file.take(content, "max_length", int, least=1)
-    return PromptEncoder.from_checkpoint(model, template), max_length
+@dataclass(frozen=True)
+class RowLimit:
+    """How many tokens a training row may have, up to the end of the answer, and what counts them."""
+
+    encoder: PromptEncoder
+    max_length: int
+
+    @classmethod
+    def read(cls, training: str | None) -> "RowLimit | None":
+        """Return the limit that a YAML of recipes/sft.py says; None without one."""
+        if training is None:
+            return None
+        file = YamlFile(training)
+        content = file.read()
+        if not isinstance(content, dict):
+            file.fail("the file", "must be the YAML of a training")
+        model = file.take(content, "model_name_or_path", str)
+        template = file.take(content, "chat_template_path", str, None)
+        max_length = file.take(content, "max_length", int, least=1)
+        return cls(PromptEncoder.from_checkpoint(model, template), max_length)
 
 
 def dataset_folder(dataset: str) -> Path:
@@ -123,17 +133,8 @@ def read_dataset(place: str | Path) -> Dataset:
     splits = {}
     for name in statistics["splits"]:
         table = read_table(place, name)
-        if "trained" not in table.column_names:  # of a data set that was built before there was one
-            table = table.append_column(
-                SCHEMA.field("trained"), pa.nulls(len(table), _TYPES["trained"])
-            )
-        missing = [column for column in SCHEMA.names if column not in table.column_names]
-        if missing:
-            there = ", ".join(table.column_names)
-            raise RecordError(
-                f"{place / name}.parquet: no column {missing[0]!r}; there are {there}"
-            )
-        splits[name] = table.select(SCHEMA.names).to_pylist()
+        with foreign_errors_at(f"{place / name}.parquet: no such column", KeyError):
+            splits[name] = table.select(SCHEMA.names).to_pylist()
     return Dataset(place, statistics, splits)
 
 
@@ -187,36 +188,25 @@ def new_dataset(place: str | Path) -> Iterator[Path]:
         reserved.release()
 
 
-def row_faults(
-    rows: Sequence[Mapping[str, Any]],
-    encoder: PromptEncoder | None,
-    max_length: int | None,
-    rubrics: Mapping[str, Rubric],
-) -> list[str | None]:
-    """Return for each row why training cannot use it, None if it can: it is too long, or its rubric cannot read the completion.
-
-    `encoder` counts tokens up to the end of the answer, as training does; None counts nothing.
-    """
-    faults: list[str | None] = []
-    for row, length in zip(rows, row_lengths(rows, encoder)):
+def row_faults(rows: Rows, limit: RowLimit | None, rubrics: Mapping[str, Rubric]) -> dict[int, str]:
+    """Return why training cannot use rows, by their number: one is too long, or its rubric cannot read the completion."""
+    faults = {}
+    for at, row in enumerate(rows):
         answer = row["completion"][0]["content"]
-        if length is not None and max_length is not None and length > max_length:
-            faults.append(f"more than {max_length:,} tokens")
-        elif not reads_back(answer, rubrics[row["rubric"]], len(row["order"])):
-            faults.append("completion cannot be read back")
-        else:
-            faults.append(None)
-    return faults
+        if not reads_back(answer, rubrics[row["rubric"]], len(row["order"])):
+            faults[at] = "completion cannot be read back"
+    for at, length in enumerate(row_lengths(rows, limit.encoder)) if limit else ():
+        if length > limit.max_length:
+            faults[at] = f"more than {limit.max_length:,} tokens"
+    return dict(sorted(faults.items()))
 
 
 def write_splits(
-    folder: Path,
-    splits: Mapping[str, Sequence[Mapping[str, Any]]],
-    encoder: PromptEncoder | None = None,
+    folder: Path, splits: Mapping[str, Rows], limit: RowLimit | None = None
 ) -> dict[str, Any]:
     """Write the rows of each split, whose keys are SCHEMA's columns, to a parquet file; return what the card says of them.
 
-    A split without rows is left out: `datasets` cannot read an empty file. `encoder` counts tokens as in `row_faults`.
+    A split without rows is left out: `datasets` cannot read an empty file.
     """
     import pandas  # takes its time; comes with datasets
 
@@ -227,39 +217,40 @@ def write_splits(
             continue
         table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
         pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
-        frames.append(table.select([*TALLIED, "models"]).to_pandas().fillna(UNSTATED))
-        facts[name] = _facts_of(rows, encoder)
-        for column in TALLIED:
-            facts[name][column] = frames[-1][column].value_counts().sort_index().to_dict()
+        frame = table.select([*TALLIED, "models"]).to_pandas().fillna(UNSTATED)
+        frames.append(frame)
+        facts[name] = _facts_of(rows, limit)
+        for column in ("teacher", "quality"):
+            facts[name][column] = frame[column].value_counts().sort_index().to_dict()
     if not frames:
         raise RecordError("the data set has no row")
-    frame = pandas.concat(frames)
-
-    def rows_by(*columns: str) -> list[dict[str, Any]]:
-        """Return the combinations of values in some columns, each with how many rows have it."""
-        return frame.groupby(list(columns)).size().reset_index(name="rows").to_dict("records")
-
+    whole = pandas.concat(frames)
+    sources = whole.groupby(["source", "license"]).size().reset_index(name="rows")
+    teachers = whole.groupby(["teacher", "judge", "rubric"]).size().reset_index(name="rows")
     return {
         # of all rows of all splits: what ties a model to the data it was trained on
         "fingerprint": digest([[name, facts[name]["fingerprint"]] for name in sorted(facts)]),
         "splits": facts,
-        "licenses": sorted(frame["license"].unique()),
-        "sources": rows_by("source", "license"),
-        "teachers": rows_by("teacher", "judge", "rubric"),
-        "reference_rows": int((frame["models"].str[-1] == REFERENCE).sum()),
+        "licenses": sorted(whole["license"].unique()),
+        "sources": sources.to_dict("records"),
+        "teachers": teachers.to_dict("records"),
+        "reference_rows": int((whole["models"].str[-1] == REFERENCE).sum()),
+        "tokenizer": Path(limit.encoder.tokenizer.name_or_path).name if limit else None,
+        "max_length": limit.max_length if limit else None,
     }
 
 
-def _facts_of(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder | None) -> dict[str, Any]:
-    """Return the number of some rows, their fingerprint and their lengths."""
-    texts = "".join(json.dumps(row, sort_keys=True) for row in rows)
-    lengths = sorted(filter(None, row_lengths(rows, encoder)))
-    median, most = (lengths[len(lengths) // 2], lengths[-1]) if lengths else (None, None)
-    return {
-        "rows": len(rows),
-        "fingerprint": hashlib.sha256(texts.encode()).hexdigest()[:12],
-        "tokens": {"median": median, "most": most},
-    }
+def _facts_of(rows: Rows, limit: RowLimit | None) -> dict[str, Any]:
+    """Return the number of some rows, their fingerprint and their lengths, which are None without a limit."""
+    seen = hashlib.sha256()
+    for row in rows:
+        seen.update(json.dumps(row, sort_keys=True).encode())
+    median = most = None
+    if limit:
+        lengths = row_lengths(rows, limit.encoder)
+        median, most = median_high(lengths), max(lengths)
+    tokens = {"median": median, "most": most}
+    return {"rows": len(rows), "fingerprint": seen.hexdigest()[:12], "tokens": tokens}
 
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ each score to the tone of its step.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,7 @@ from sklearn.svm import SVC
 from automedeval.records import Case, RecordError, Verdict, foreign_errors_at, question_text
 from automedeval.rubrics.rationale import split_steps
 from automedeval.stats import bootstrap
-from automedeval.study.dataset.teacher_verdicts import JudgedCase
+from automedeval.study.dataset.corruption import corrupt
 from automedeval.study.dataset.terms import terms
 
 if TYPE_CHECKING:  # slow to import
@@ -41,20 +41,31 @@ FEWEST = 25  # verdicts of a quality: with fewer, a grid search chooses by chanc
 PENALTIES = (0.1, 1.0, 10.0)
 WIDTHS = ("scale", 0.003, 0.01, 0.03)
 COMPONENTS = 16  # of the instruction's embedding
+Shown = tuple[Case, Verdict]  # a verdict, and its case with the responses that the verdict is on
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A verdict of known quality; `kind` names its fault, for the report."""
+    """A verdict of known quality; `kind` names its fault, or is "high" too."""
 
-    case: Case
-    verdict: Verdict
+    shown: Shown
     quality: str
-    kind: str | None = None
+    kind: str
 
-    @property
-    def shown(self) -> tuple[Case, Verdict]:
-        return self.case, self.verdict
+
+def labelled(high: Sequence[Shown], faulty: Sequence[Shown], seed: int) -> list[Labelled]:
+    """Return verdicts to learn from: good ones with a rationale, and those in which physicians saw a fault.
+
+    As many corrupted copies of good ones as there are fewer `faulty` than `high` are of low quality too.
+    """
+    cases = {case.id: case for case, _ in high}
+    corrupted = corrupt([verdict for _, verdict in high[len(faulty) :]], cases, seed)
+    examples = [Labelled(shown, "high", "high") for shown in high if shown[1].rationale]
+    examples += [Labelled(shown, "low", "by_physicians") for shown in faulty]
+    for verdict in corrupted:
+        shown = (cases[verdict.case_id], verdict)
+        examples.append(Labelled(shown, "low", verdict.extra["corruption"]))
+    return examples
 
 
 class QualityClassifier:
@@ -63,11 +74,11 @@ class QualityClassifier:
     def __init__(self, embed: "Encoder"):
         self.embed = embed
 
-    def fit(self, labelled: Iterable[Labelled], seed: int) -> dict[str, Any]:
+    def fit(self, examples: Sequence[Labelled], seed: int) -> dict[str, Any]:
         """Train on four of five verdicts, and measure on the others, on other cases; `seed` draws the folds.
 
         Args:
-            labelled: verdicts of quality "high" or "low", at least `FEWEST` of each.
+            examples: verdicts of quality "high" or "low", at least `FEWEST` of each.
 
         Returns:
             The report. On the test: "accuracy" with its interval over cases, "kinds" {kind: {"right", "n"}}, and in "alone" the
@@ -76,25 +87,25 @@ class QualityClassifier:
         Raises:
             RecordError: one quality only, or too few verdicts, cases, or steps with scores.
         """
-        examples = list(labelled)
         truth = np.array([example.quality == "high" for example in examples], int)
         fewest = min(np.bincount(truth, minlength=2))
         if fewest < FEWEST:
             few = f"{fewest} verdicts of high or of low quality, and at least {FEWEST}"
             raise RecordError(f"{few} are needed to learn what quality is")
-        cases = np.array([example.case.id for example in examples])
+        cases = _cases_of(examples)
         with foreign_errors_at("the quality of verdicts cannot be learnt", ValueError):
             train, test = next(_folds(seed).split(truth, truth, cases))
-            known = self._read([examples[at] for at in train])
+            known = self._read([examples[at].shown for at in train])
             features = known.features(self._learn_tone(known, truth[train], cases[train]))
             self._machine = _search(_blocks(known.instructions.shape[1]), seed)
             self._machine.fit(features, truth[train], groups=cases[train])
             alone = _search(StandardScaler(), seed)
             alone.fit(known.instructions, truth[train], groups=cases[train])
         held_out = [examples[at] for at in test]
-        decided_alone = _names(alone.predict(self._read(held_out).instructions))
+        shown = [example.shown for example in held_out]
+        decided_alone = _names(alone.predict(self._read(shown).instructions))
         return {
-            **_measures(held_out, self.decide(held_out)),
+            **_measures(held_out, self.decide(shown)),
             "alone": _measures(held_out, decided_alone),
             "train": _counts([examples[at] for at in train]),
             "test": _counts(held_out),
@@ -102,8 +113,8 @@ class QualityClassifier:
             "encoder": self.embed.name,
         }
 
-    def decide(self, verdicts: Sequence[Labelled | JudgedCase]) -> list[str]:
-        """Return the quality of each valid verdict after `fit`, whatever it is labelled: "high" or "low"."""
+    def decide(self, verdicts: Sequence[Shown]) -> list[str]:
+        """Return the quality of each valid verdict after `fit`: "high" or "low"."""
         readings = self._read(verdicts)
         tones = self._tone.predict(readings.steps) if len(readings.steps) else np.empty(0)
         return _names(self._machine.predict(readings.features(tones)))
@@ -126,16 +137,14 @@ class QualityClassifier:
             params={"sample_weight": teaches},
         )
 
-    def _read(self, verdicts: Sequence[Labelled | JudgedCase]) -> "_Readings":
+    def _read(self, verdicts: Sequence[Shown]) -> "_Readings":
         """Embed the texts of some verdicts."""
-        pairs = [verdict.shown for verdict in verdicts]
-        texts = dict.fromkeys(text for pair in pairs for text in _texts(*pair))
-        vectors = normalize(np.asarray(self.embed.encode(list(texts)), float))
+        texts = list(dict.fromkeys(text for shown in verdicts for text in _texts(*shown)))
+        vectors = normalize(np.asarray(self.embed.encode(texts), float))
         vector_of = dict(zip(texts, vectors))
-        read = [_read(*pair, vector_of) for pair in pairs]
-        numbers = [len(scores) for *_, scores in read]
-        owners = np.repeat(np.arange(len(read)), numbers)
-        instructions, relations, steps, scores = (np.concatenate(parts) for parts in zip(*read))
+        parts = [_read(*shown, vector_of) for shown in verdicts]
+        instructions, relations, steps, scores = map(np.concatenate, zip(*parts))
+        owners = np.repeat(np.arange(len(parts)), [len(part.scores) for part in parts])
         return _Readings(instructions, relations, steps, scores, owners)
 
 
@@ -171,24 +180,31 @@ class _Readings(NamedTuple):
         return np.hstack([self.instructions, self.relations, fits])
 
 
-def _read(case: Case, verdict: Verdict, vector_of: Mapping[str, np.ndarray]) -> tuple:
-    """Return the instruction [1, d], relations [1, 16], steps [m, d] and scores [m] of one verdict."""
-    question, *shown = _texts(case, verdict)
-    responses = shown[: len(verdict.order)]
+class _Reading(NamedTuple):
+    """What is read of one verdict: the instruction [1, d], relations [1, 16], steps [m, d] and scores [m]."""
+
+    instruction: np.ndarray
+    relations: np.ndarray
+    steps: np.ndarray
+    scores: np.ndarray
+
+
+def _read(case: Case, verdict: Verdict, vector_of: Mapping[str, np.ndarray]) -> _Reading:
+    texts = _texts(case, verdict)
+    vectors = np.array([vector_of[text] for text in texts])
+    asked, answers = vectors[0], range(1, len(verdict.order) + 1)
     steps = split_steps(verdict.rationale or "")
-    doctors = [doctor for doctor in range(1, len(responses) + 1) if doctor in steps]
+    doctors = [doctor for doctor in answers if doctor in steps]
     own = [doctor - 1 for doctor in doctors]
-    said = np.array([vector_of[steps[doctor]] for doctor in doctors])
-    said = said.reshape(-1, len(vector_of[question]))
-    shared = [[_share(steps[doctor], response) for response in responses] for doctor in doctors]
-    lengths = [len(steps.get(slot, "").split()) for slot in range(1, len(responses) + 1)]
-    about = vector_of[steps[0]] @ vector_of[question] if 0 in steps else 0.0
+    said = np.array([vector_of[steps[doctor]] for doctor in doctors]).reshape(-1, len(asked))
+    shared = [[_share(steps[doctor], texts[answer]) for answer in answers] for doctor in doctors]
+    lengths = [len(steps.get(doctor, "").split()) for doctor in answers]
     relations = [
-        *_closeness(said @ np.array([vector_of[text] for text in responses]).T, own),
+        *_closeness(said @ vectors[1 : len(answers) + 1].T, own),
         *_closeness(np.array(shared), own),
-        about,
-        np.mean(said @ vector_of[question]) if doctors else 0.0,
-        len(doctors) / len(responses),
+        vector_of[steps[0]] @ asked if 0 in steps else 0.0,
+        np.mean(said @ asked) if doctors else 0.0,
+        len(doctors) / len(answers),
         (verdict.rationale or "").rstrip().endswith((".", "!", "?", '"', "”", ")")),
         np.log1p(min(lengths)),
         np.log1p(np.mean(lengths)),
@@ -196,8 +212,8 @@ def _read(case: Case, verdict: Verdict, vector_of: Mapping[str, np.ndarray]) -> 
     scores = verdict.scores or [None] * len(case.responses)
     given = np.array([scores[verdict.order[at]] for at in own], float)  # NaN for None
     scored = ~np.isnan(given)
-    instruction = np.mean([vector_of[text] for text in (question, *shown)], axis=0)
-    return instruction[None], np.array([relations], float), said[scored], given[scored]
+    instruction = np.mean(vectors, axis=0, keepdims=True)
+    return _Reading(instruction, np.array([relations], float), said[scored], given[scored])
 
 
 def _texts(case: Case, verdict: Verdict) -> list[str]:
@@ -259,22 +275,27 @@ def _search(scale: Any, seed: int) -> GridSearchCV:
     return GridSearchCV(pipeline, [linear, curved], cv=_folds(seed))
 
 
-def _counts(labelled: Sequence[Labelled]) -> dict[str, int]:
-    cases = {example.case.id for example in labelled}
-    return {"cases": len(cases), **Counter(example.quality for example in labelled)}
+def _cases_of(examples: Sequence[Labelled]) -> np.ndarray:
+    """Return the id of each example's case."""
+    return np.array([case.id for case, _ in (example.shown for example in examples)])
+
+
+def _counts(examples: Sequence[Labelled]) -> dict[str, int]:
+    qualities = Counter(example.quality for example in examples)
+    return {"cases": len(set(_cases_of(examples))), **qualities}
 
 
 def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> dict[str, Any]:
     """Return the accuracy of decisions with its interval over cases, and how many were right of each kind."""
-    right: Counter[str] = Counter()
-    hits = []
-    for example, quality in zip(held_out, decided):
-        hits.append(float(quality == example.quality))
-        right[example.kind or example.quality] += quality == example.quality
-    cases, rows = np.unique([example.case.id for example in held_out], return_inverse=True)
-    accuracy = bootstrap.mean_of(np.array(hits), rows, len(cases), bounds=bootstrap.SHARE)
-    numbers = Counter(example.kind or example.quality for example in held_out)
+    hits = [quality == example.quality for example, quality in zip(held_out, decided)]
+    kinds: dict[str, dict[str, int]] = {}
+    for example, is_right in zip(held_out, hits):
+        counts = kinds.setdefault(example.kind, {"right": 0, "n": 0})
+        counts["right"] += is_right
+        counts["n"] += 1
+    cases, rows = np.unique(_cases_of(held_out), return_inverse=True)
+    accuracy = bootstrap.mean_of(np.array(hits, float), rows, len(cases), bounds=bootstrap.SHARE)
     return {
         "accuracy": bootstrap.estimate([accuracy], len(cases))[0].to_dict(),
-        "kinds": {kind: {"right": right[kind], "n": numbers[kind]} for kind in sorted(numbers)},
+        "kinds": dict(sorted(kinds.items())),
     }

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -171,8 +171,8 @@ def answer_missing(chat: Any, cases: Sequence[Case], log: Log) -> None:
     own = slice(processes.rank, None, processes.count)
     for case in cases[own] if chat.batched else ():  # an endpoint's window is not known
         # A judge's rationale takes what the window leaves; an answer that is cut short would be judged as a worse one.
-        tokens = chat.count_tokens(response_prompt(case, name))
-        excess = tokens + chat.max_new_tokens - chat.window
+        room = chat.window - chat.max_new_tokens
+        excess = chat.count_tokens(response_prompt(case, name)) - room
         if excess > 0:
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
@@ -194,16 +194,12 @@ def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
     return {record.case_id: record for record in log.records() if record.key in done}
 
 
-def summary(name: str, records: Sequence[Generated], new: int) -> str:
-    """Return the counts of a candidate's answers, `new` of them of this run: of empty and cut-off ones, and of their tokens."""
+def summary(name: str, records: Collection[Generated], new: int) -> str:
+    """Return how many answers a candidate has, how many of this run, and how many are empty, and why, or cut off."""
     empty = sum(not record.text for record in records)
     cut = sum(record.truncated for record in records)
-    tokens: Counter[str] = Counter()
-    for record in records:
-        tokens.update(record.usage)
-    counts = f"{len(records):,} responses ({new:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens"
-    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
-    lines = [f"{name}: {counts}, {read:,} tokens of prompts, {written:,} of answers"]
+    counts = f"{len(records):,} responses ({new:,} new), {empty:,} empty"
+    lines = [f"{name}: {counts}, {cut:,} cut off at --max_new_tokens"]
     refused = Counter(record.error for record in records if record.error)
     lines += [f"  empty, {count}: {error}" for error, count in refused.items()]
     return "\n".join(lines)
@@ -216,6 +212,6 @@ def write_cases(
     records = []
     for case in cases:
         answers = [by_case[case.id] for by_case in answered if case.id in by_case]
-        new = [Response(answer.model, answer.text) for answer in answers]
-        records.append(replace(case, responses=(*case.responses, *new)).to_dict())
+        new = tuple(Response(answer.model, answer.text) for answer in answers)
+        records.append(replace(case, responses=case.responses + new).to_dict())
     write_lines(path, records)

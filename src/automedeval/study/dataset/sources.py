@@ -108,12 +108,11 @@ def rows_as_cases(
     RecordError if a row lacks a key, or has a value that is not text.
     """
     for place, row in rows:
-        missing = [key for key in layout.keys if key not in row]
-        if missing:
-            raise RecordError(
-                f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}"
-            )
         with errors_at(place):
+            for key in layout.keys:
+                if key not in row:
+                    found = ", ".join(map(str, row))
+                    raise RecordError(f"{key!r} is missing; found the keys {found}")
             case = layout.case(row)
             if layout.beside is not None:
                 case = replace(case, id=_source_id(source, case))

@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from automedeval.records import Case, RecordError, Response
@@ -29,36 +29,40 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
     Returns:
         The cases with such responses and their scores; reason → number of the cases for which there is no such answer.
     """
-    topics = [normalise(case.topic or "") for case in cases]
-    of_topic: dict[str, list[int]] = defaultdict(list)
-    for number, topic in enumerate(topics):
-        if topic and (cases[number].reference or "").strip():
-            of_topic[topic].append(number)
-    answered = list(itertools.chain.from_iterable(of_topic.values()))
-    lists: list[tuple[Case, list[int]]] = []
-    without: Counter[str] = Counter()
-    for number, case in enumerate(cases):
+    of_topic: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
         if case.responses:
             raise RecordError(
                 f"case {case.id!r} has responses; these lists are made of questions and answers"
             )
+        if _topic(case) and (case.reference or "").strip():
+            of_topic[_topic(case)].append(case)
+    answered = list(itertools.chain.from_iterable(of_topic.values()))
+    lists: list[tuple[Case, list[int]]] = []
+    without: Counter[str] = Counter()
+    for case in cases:
         rng = random.Random(f"{SEED}:{case.id}".encode())
-        right = clip(case.reference or "", WORDS)
-        near = far = None
-        if right:
-            of_same = [at for at in _turn(of_topic[topics[number]], rng) if at != number]
-            near = _first(cases, of_same, {right})
-        if near:
-            words = set(topics[number].split())
-            # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
-            of_other = (at for at in _turn(answered, rng) if words.isdisjoint(topics[at].split()))
-            far = _first(cases, of_other, {right, near})
-        if not near or not far:
-            missing = "about something else" if near else "on the same topic"
-            without[f"no other answer {missing}" if right else "no answer"] += 1
+        right = _answer(case)
+        texts = {"right": right}
+        if not right:
+            without["no answer"] += 1
             continue
-        texts = {"right": right, "near": near, "far": far}
-        if cut := _beginning(right, {right, near, far}):
+        of_same = _turn(of_topic[_topic(case)], rng)
+        if not (near := _first(of_same, texts)):
+            without["no other answer on the same topic"] += 1
+            continue
+        texts["near"] = near
+        words = set(_topic(case).split())
+        # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
+        of_other = (
+            other for other in _turn(answered, rng) if words.isdisjoint(_topic(other).split())
+        )
+        if not (far := _first(of_other, texts)):
+            without["no other answer about something else"] += 1
+            continue
+        texts["far"] = far
+        cut = clip(right, max(1, len(right.split()) // CUT))
+        if _is_new(cut, texts):
             texts["cut"] = cut
         kinds = list(texts)
         rng.shuffle(kinds)
@@ -67,20 +71,26 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
     return lists, without
 
 
-def _beginning(answer: str, unlike: set[str]) -> str | None:
-    """Return the beginning of an answer, None if it is one of the texts `unlike`."""
-    cut = clip(answer, max(1, len(answer.split()) // CUT))
-    return cut if normalise(cut) not in map(normalise, unlike) else None
+def _topic(case: Case) -> str:
+    return normalise(case.topic or "")
 
 
-def _turn(numbers: list[int], rng: random.Random) -> list[int]:
-    """Return the numbers from a drawn place on, and then those before it."""
-    start = rng.randrange(len(numbers)) if numbers else 0
-    return numbers[start:] + numbers[:start]
+def _answer(case: Case) -> str:
+    """Return a case's true answer, clipped."""
+    return clip(case.reference or "", WORDS)
 
 
-def _first(cases: Sequence[Case], numbers: Iterable[int], unlike: set[str]) -> str | None:
-    """Return the clipped answer of the first of these cases whose answer is no text of `unlike`."""
-    unusable = {"", *map(normalise, unlike)}
-    answers = (clip(cases[number].reference or "", WORDS) for number in numbers)
-    return next((answer for answer in answers if normalise(answer) not in unusable), None)
+def _turn(cases: list[Case], rng: random.Random) -> list[Case]:
+    """Return the cases from a drawn place on, and then those before it."""
+    start = rng.randrange(len(cases)) if cases else 0
+    return cases[start:] + cases[:start]
+
+
+def _first(cases: Iterable[Case], texts: Mapping[str, str]) -> str | None:
+    """Return the first answer of these cases that is none of the texts."""
+    return next((answer for answer in map(_answer, cases) if _is_new(answer, texts)), None)
+
+
+def _is_new(answer: str, texts: Mapping[str, str]) -> bool:
+    """Return whether an answer has words, and none of the texts has the same."""
+    return normalise(answer) not in {"", *map(normalise, texts.values())}

@@ -24,26 +24,31 @@ Key = tuple[str, str]  # (case id, teacher)
 
 @dataclass(slots=True)
 class JudgedCase:
-    """A case, one teacher's verdict on it, the verdict's digest as it was read, and its quality, None if unknown."""
+    """A case, one teacher's verdict on it, the verdict's digest as it was read, and its quality, None if unknown.
+
+    `failed` are the criteria that it fails by the physicians' ratings, None if nobody rated it.
+    """
 
     case: Case
     verdict: Verdict
     digest: str
     quality: str | None
-
-    @property
-    def judge(self) -> str:
-        return self.verdict.judge
+    failed: tuple[str, ...] | None = None
 
     @property
     def rated(self) -> tuple[str, str, str]:
         """Return what ratings call the verdict: case id, judge, digest."""
-        return self.case.id, self.judge, self.digest
+        return self.case.id, self.verdict.judge, self.digest
 
     @property
     def shown(self) -> tuple[Case, Verdict]:
         """Return the case with the responses that the verdict is on, and the verdict."""
         return as_shown(self.case, self.verdict), self.verdict
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """Return numbers by their names, in the order of these: `strong 23, weak 24`."""
+    return ", ".join(f"{name} {numbers[name]:,}" for name in sorted(numbers))
 
 
 class JudgedCases:
@@ -71,27 +76,25 @@ class JudgedCases:
         for named in cases:
             source, path = named_file(named)
             for case in read_cases(path, **table):
-                if case.id in self.cases:
-                    raise RecordError(f"{path}: the id {case.id!r} stands in another file already")
                 with errors_at(f"{path}: case {case.id!r}"):
+                    if case.id in self.cases:
+                        raise RecordError("the id stands in another file already")
                     own_source = take(case.extra, "source", (str, NoneType), None) or source or None
                     license = take(case.extra, "license", (str, NoneType), None)
                 about = {"source": own_source, "license": license or licenses.get(own_source or "")}
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
-        known = set(rubrics)
+        known = sorted(rubrics)
         for place, verdict in placed_verdicts(verdicts, self.cases, with_reference=True):
             with errors_at(place):
                 self._take(verdict, known)
         number = len(self.facts) + len(self.dropped)
-        reasons = Counter(record["reason"] for record in self.dropped)
-        line = arithmetic("verdicts", number, reasons)
+        line = arithmetic("verdicts", number, Counter(record["reason"] for record in self.dropped))
         if not self.facts:
             raise RecordError(f"{line}: no verdict is left")
         by_teacher = Counter(teacher for _, teacher in self.facts)
-        counts = ", ".join(f"{name} {by_teacher[name]:,}" for name in sorted(by_teacher))
-        return [f"{len(self.cases):,} cases", f"{line}; {counts}"]
+        return [f"{len(self.cases):,} cases", f"{line}; {counted(by_teacher)}"]
 
-    def _take(self, verdict: Verdict, rubrics: set[str]) -> None:
+    def _take(self, verdict: Verdict, rubrics: Sequence[str]) -> None:
         """Keep a verdict as a fact on its case, or reject it; RecordError if somebody has to mend it."""
         teacher, quality = verdict.teacher, verdict.quality
         if teacher is None:
@@ -99,12 +102,12 @@ class JudgedCases:
         key = (verdict.case_id, teacher)
         case = self.cases.get(verdict.case_id)
         if case is None or not verdict.valid:
-            reason = "invalid" if case else "of no case here"
-            return self._drop(key, verdict.judge, reason)
+            return self._drop(key, verdict.judge, "invalid" if case else "of no case here")
         if verdict.rubric not in rubrics:
-            names = ", ".join(sorted(rubrics))
-            rubric = f"no rubric {verdict.rubric!r} among {names}"
-            raise RecordError(f"{rubric}; give yours with --rubrics")
+            known = ", ".join(rubrics)
+            raise RecordError(
+                f"no rubric {verdict.rubric!r} among {known}; give yours with --rubrics"
+            )
         if key in self.facts:
             raise RecordError(f"a second verdict of the teacher {teacher!r} on case {case.id!r}")
         if quality not in (None, "high", "low"):
@@ -118,7 +121,7 @@ class JudgedCases:
         """Reject the verdicts that have a fault; return the line that reports it of all verdicts, or of a `number` of them."""
         number = len(self.facts) if number is None else number
         for key, fault in faults.items():
-            self._drop(key, self.facts.pop(key).judge, fault)
+            self._drop(key, self.facts.pop(key).verdict.judge, fault)
         return arithmetic(what, number, Counter(faults.values()))
 
     def _drop(self, key: Key, judge: str, reason: str) -> None:

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot
-from automedeval.study.dataset.folder import TEST, Dataset, row_faults, write_splits
+from automedeval.study.dataset.folder import TEST, Dataset, RowLimit, row_faults, write_splits
 from automedeval.study.introspection.mistakes import Recorded
 from automedeval.study.introspection.revisions import REVISIONS, Record
 
@@ -53,30 +52,27 @@ def write_round(
     dataset: Dataset,
     recorded: Sequence[Recorded],
     records: Sequence[Record],
-    encoder: PromptEncoder | None,
-    max_length: int | None,
+    limit: RowLimit | None,
 ) -> tuple[dict[str, Any], str]:
     """Write a round's training rows, the test split, and the records of all mistakes; `dataset` is the one before.
 
-    Return the facts of `write_splits`, and the line that reports the rows. `encoder` and `max_length` are as in `row_faults`.
-    RecordError if no training row is left.
+    Return the facts of `write_splits`, and the line that reports the rows. RecordError if no training row is left.
     """
     # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
     record_of = {record["case_id"]: record for record in records}
     rows = [new_row(row, record_of.get(row.case.id)) for row in recorded]
     rubrics = {row.rubric.name: row.rubric for row in recorded}
-    faults = row_faults(rows, encoder, max_length, rubrics)
-    usable = [row for row, fault in zip(rows, faults) if fault is None]
+    faults = row_faults(rows, limit, rubrics)
+    usable = [row for at, row in enumerate(rows) if at not in faults]
     dropped = []
-    for row, fault in zip(rows, faults):
-        if fault is not None:
-            about = {name: row[name] for name in ("case_id", "teacher", "judge")}
-            dropped.append(about | {"reason": fault})
-    line = f"rows: {arithmetic('verdicts', len(rows), Counter(filter(None, faults)))}"
+    for at, fault in faults.items():
+        about = {name: rows[at][name] for name in ("case_id", "teacher", "judge")}
+        dropped.append(about | {"reason": fault})
+    line = f"rows: {arithmetic('verdicts', len(rows), Counter(faults.values()))}"
     if not usable:
         raise RecordError(f"{dataset.place}: no training row is left: {line}")
     splits = {TRAIN: usable, TEST: dataset.splits.get(TEST, [])}
-    written = write_splits(folder, splits, encoder)
+    written = write_splits(folder, splits, limit)
     write_lines(folder / "dropped.jsonl", dropped)
     write_lines(folder / REVISIONS, records)
     return written, line
