@@ -241,7 +241,7 @@ def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, V
     requests = Requests(str(file), count, judge.plan)
     log = verdict_log(folder, judge)
     with log:
-        judge_missing(judge, requests, len(requests), log, log.done(requests.digests))
+        judge_missing(judge, requests, log, log.done(requests.digests))
     return {verdict.key: verdict for verdict in log.records()}
 
 

@@ -101,10 +101,10 @@ def test_a_prompt_that_the_endpoint_cut_gives_an_invalid_verdict(tmp_path):
     assert (cut.valid, cut.scores, cut.raw, whole.valid) == (False, None, SCORES, True)
     assert cut.error.startswith("the endpoint read 300 tokens of a prompt of about ")
     with verdict_log(tmp_path, judge) as log:  # by a file
-        judge_by_file(judge, judge.plan(LONG), 1, log, file)
+        judge_by_file(judge, judge.plan(LONG), log, (), file)
         said = {"custom_id": read_json(file)["custom_id"], "response": {"body": reply["json"]}}
         write(file.with_suffix(".answers.jsonl"), [said])
-        judge_by_file(judge, judge.plan(LONG), 1, log, file)
+        judge_by_file(judge, judge.plan(LONG), log, (), file)
     assert [verdict.error for verdict in log.records()] == [cut.error]
 
 

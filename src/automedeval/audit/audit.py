@@ -180,7 +180,7 @@ def judge_all(
         done = log.done({request.case.id: request.digest for request in requests})
         if processes.rank == 0:
             record_run(log.run_file, *arguments)
-        judge_missing(judge, requests, len(requests), log, done, folder.name)
+        judge_missing(judge, requests, log, done, folder.name)
     verdicts = {verdict.key: verdict for verdict in log.records()}
     if unanswered := sum(request.key not in verdicts for request in requests):
         last = f", the last: {judge.chat.failures[-1]}" if judge.chat.failures else ""

@@ -340,10 +340,9 @@ def judge_requests(
         if log.processes.rank == 0:
             record_run(log.run_file, args, *more)
         if args.batch_file is None:
-            judge_missing(judge, requests, len(requests), log, done)
+            judge_missing(judge, requests, log, done)
             return None
-        missing = (request for request in requests if request.key not in done)
-        return judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
+        return judge_by_file(judge, requests, log, done, Path(args.batch_file))
 
 
 def report_on(args: JudgeArguments, output: Path, requests: Requests) -> None:

@@ -87,17 +87,16 @@ def plan_requests(
     one seeded order, "all" for every permutation, "latin" for a Latin square (each response once in each slot). RecordError: no
     response of the baseline in this case, or no reference, or no criteria, where the rubric needs them.
     """
-    if rubric.needs_reference and case.reference is None:
-        raise RecordError(
-            f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one"
-        )
     is_checklist = rubric.mode == "checklist"
-    if is_checklist and not case.criteria:
-        raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
-    if baseline is not None and baseline not in case.models:
-        raise RecordError(
-            f"case {case.id!r} has no response of {baseline!r}; it has {', '.join(case.models)}"
-        )
+    lack = None
+    if rubric.needs_reference and case.reference is None:
+        lack = f"no reference, and the rubric {rubric.name} needs one"
+    elif is_checklist and not case.criteria:
+        lack = "no criteria, and a checklist needs them"
+    elif baseline is not None and baseline not in case.models:
+        lack = f"no response of {baseline!r}; it has {', '.join(case.models)}"
+    if lack:
+        raise RecordError(f"case {case.id!r} has {lack}")
     rng = random.Random(f"{seed}:{case.id}".encode())
     groups = _groups(case, rubric, baseline, rng)
     # Several groups of a list are balanced over the slots as they stand.

@@ -3,7 +3,7 @@
 import itertools
 import json
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -45,8 +45,7 @@ def shorter_settings(judge: BaseJudge, folder: Path) -> list[str]:
 
 def judge_missing(
     judge: BaseJudge,
-    requests: Iterable[Request],
-    total: int,
+    requests: Sequence[Request],
     log: Log,
     done: Collection[tuple],
     name: str | None = None,
@@ -64,18 +63,19 @@ def judge_missing(
 
     def answered() -> Iterator[Verdict]:
         for window in windows_of(own):
-            missing = [request.key not in done for request in window]
-            for _, verdict in judge.judge(window, missing):
+            wanted = [request.key not in done for request in window]
+            for _, verdict in judge.judge(window, wanted):
                 if not verdict.failed:
                     yield verdict
 
-    log.fill(answered(), -(-max(0, total - len(done)) // count), name=name)
+    missing = max(0, len(requests) - len(done))
+    log.fill(answered(), -(-missing // count), name=name)
 
 
 def judge_by_file(
-    judge: BaseJudge, requests: Iterable[Request], missing: int, log: Log, file: Path
+    judge: BaseJudge, requests: Sequence[Request], log: Log, done: Collection[tuple], file: Path
 ) -> str | None:
-    """Record the verdicts that the answers to a file of requests give, and write the requests that have no answer.
+    """Record the verdicts that the answers to a file of requests give, and write those that are not `done` and have no answer.
 
     FILE.answers.jsonl beside FILE.jsonl has the answers, in the layout of OpenAI's batches and `vllm run-batch`. A request that
     several verdicts need is written once. Return what is to be done next, None if no request is left; RecordError if a line of
@@ -88,6 +88,8 @@ def judge_by_file(
 
     def verdicts(stream: TextIO) -> Iterator[Verdict]:
         for request in requests:
+            if request.key in done:
+                continue
             prompt = judge.prompt(request)
             body = judge.chat.body(prompt)
             name = digest([prompt.label, prompt.run, body])
@@ -102,7 +104,7 @@ def judge_by_file(
                 stream.write(json.dumps(line | {"body": body}) + "\n")
 
     with file.open("w", encoding="utf-8", newline="\n") as stream:
-        log.fill(verdicts(stream), missing)
+        log.fill(verdicts(stream), len(requests) - len(done))
     if problems and len(problems) == len(answered):
         raise RecordError(f"{answers}: no request was answered; the first, {problems[0]}")
     if not written:
