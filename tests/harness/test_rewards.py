@@ -72,9 +72,9 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     renamed = [score for verdict in judge(cases) for score in verdict.expected_scores]
     assert rewards == pytest.approx(renamed, abs=1e-5)
     names = [names_for(rubric, 3, slot, prompt) for slot, prompt in zip(slots, prompts)]
-    planted = [
-        texts[number % len(texts)].apply(text, names[number]) for number, text in enumerate(clean)
-    ]
+    planted = []
+    for number, text in enumerate(clean):
+        planted += texts[number % len(texts)].apply(text, names[number])
     assert len(set(planted) - set(clean)) == len(clean)
     attacked = JudgeReward(judge)(prompts, planted, reference=references)
     assert fmean(attacked) - fmean(rewards) <= 0.1
