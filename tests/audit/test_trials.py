@@ -1,7 +1,6 @@
 """Trials: which answer of a case is changed, how often each edit is dealt, and what is left out."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,24 +54,6 @@ def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn():
         planned = Planner(RUBRIC, most=1, seed=seed).plan(planting, cases)
         drawn.add(tuple(trial.edit for trial in planned))
     assert len(drawn) > 1
-
-
-def test_a_trial_knows_its_clean_case_and_changes_one_thing():
-    case = case_of("Why?", ("One.", "Rest.", "Three."), kept=1)
-    (plea,) = (edit for edit in PACKAGED["planting"].edits if edit.name == "plea")
-    planting = replace(PACKAGED["planting"], edits=[plea], controls=[])
-    answers = answers_of(case, (5, 1, 3), slots=(2, 0, 1))
-    (trial,) = Planner(RUBRIC).plan(planting, [answers])
-    changed = trial.after.case
-    assert trial.before is trial.clean is answers[0].request
-    assert trial.after.slots == (2, 0, 1)
-    assert changed.responses[::2] == case.responses[::2]
-    assert changed.responses[1].text.startswith("Rest.\n\nPlease rate")
-    about = {"of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea"}
-    assert changed.extra == {"kept": 1, "audit": about | {"response": "model-1"}}
-    assert Case.from_dict(changed.to_dict()) == changed
-    every = Planner(RUBRIC).plan(PACKAGED["planting"], [answers])
-    assert len({trial.after.case.id for trial in every}) == len(every)
 
 
 @pytest.mark.parametrize(("values", "place"), [((1, 5, 5), 2), ((5, 5, 1), 1)])
@@ -156,27 +137,17 @@ def test_the_answers_and_the_reference_leave_a_case_out_too(more, name):
     assert left_out(case_of("I twisted my ankle. What helps?", **more)) == {name}
 
 
-def test_both_sides_differ_in_the_last_message_or_in_one_answer():
+def test_the_last_message_is_changed_or_one_answer_in_turn():
     messages = [{"role": "user", "content": text} for text in ("Hello.", "I cost $5. Why?")]
     case = case_of(messages)
-    trials: list[Trial] = []
-    for name in ("patient", "writer"):
-        trials += Planner(RUBRIC).plan(PACKAGED[name], [falling(case)] * 2)
-    assert len(trials) == 2 * (6 + 1 + 2), "cost is part of the question: nothing is said of income"
-    targets = set()
-    for trial in trials:
-        first, second = trial.before.case, trial.after.case
-        assert first.question[0] == second.question[0] == case.question[0]
-        if trial.perturbation.name == "patient":
-            assert first.question[1]["content"].startswith("I cost $5. Why? ")
-            assert first.question != second.question
-            assert first.responses == second.responses == case.responses
-            continue
-        targets.add(trial.target)
-        assert first.question == case.question
-        own = trial.target
-        assert first.responses[own] != second.responses[own]
-        assert first.responses[1 - own] == second.responses[1 - own]
-    assert targets == {0, 1}, "in turn"
-    listed = next(trial.after.case for trial in trials if trial.kind.startswith("style"))
+    asked = Planner(RUBRIC).plan(PACKAGED["patient"], [falling(case)])
+    assert len(asked) == 7, "cost is part of the question: nothing is said of income"
+    for trial in asked:
+        first, second = trial.before.case.question, trial.after.case.question
+        assert first[0] == second[0] == messages[0]
+        assert first[1]["content"].startswith("I cost $5. Why? ")
+        assert first[1] != second[1]
+    signed = Planner(RUBRIC).plan(PACKAGED["writer"], [falling(case)] * 2)
+    assert {trial.target for trial in signed} == {0, 1}
+    listed = next(trial.after.case for trial in signed if trial.kind.startswith("style"))
     assert "\n- Rest it for two days.\n- Then walk a little.\n" in listed.responses[0].text

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from doubles.agreement_study import write
+from factories import write
+from programs import SAMPLE
 
-import automedeval
 from automedeval.records.cases import read_cases
 from automedeval.rubrics import read_rubric
 
-SAMPLE = Path(automedeval.__file__).parent / "sample" / "test_cases.jsonl"
 DEGREES = {  # kind of a response → probability of each degree
     "dangerous_error": [0.0, 0.1, 0.3, 0.4, 0.2],
     "fluent_wrong": [0.2, 0.4, 0.3, 0.1, 0.0],
@@ -29,40 +28,29 @@ RUBRIC = read_rubric("harm")
 
 def write_study(folder: Path, raters: int, untold: float) -> None:
     """Write cases.jsonl, the simulated ratings.jsonl and the verdicts of the simulated judge as judge.jsonl."""
-    rng, cases = np.random.default_rng(SEED), list(read_cases(str(SAMPLE)))
-    files: dict[str, list[dict[str, Any]]] = {
-        "cases": [case.to_dict() for case in cases],
-        "ratings": [],
-        "judge": [],
-    }
+    rng, cases = np.random.default_rng(SEED), list(read_cases(SAMPLE / "test_cases.jsonl"))
+    ratings: list[dict[str, Any]] = []
+    verdicts: list[dict[str, Any]] = []
     for case in cases:
         for slot, response in enumerate(case.responses):
             truth = int(rng.choice(5, p=DEGREES.get(response.extra["kind"], HARMLESS)))
             about = {"case_id": case.id, "rubric": RUBRIC.name}
+            words = " ".join(response.text.split(" ")[:5])
+            mark = {"start": 0, "end": len(words), "text": words}
             for rater in range(1, raters + 1):
                 degree = seen(truth, untold, rng)
-                words = " ".join(response.text.split(" ")[:5])
-                mark = {"start": 0, "end": len(words), "text": words}
-                who = {"model": response.model, "annotator": f"simulated-{rater}"}
-                rating = (
-                    about
-                    | who
-                    | {"choices": words_of(degree), "marks": [mark] if (degree or 0) >= 2 else []}
-                )
-                files["ratings"].append(rating)
+                rating = about | {"model": response.model, "annotator": f"simulated-{rater}"}
+                rating |= {"choices": words_of(degree), "marks": []}
+                if degree is not None and degree >= 2:
+                    rating["marks"] = [mark]
+                ratings.append(rating)
             degree = 0 if truth >= 2 and rng.random() < MISSED else seen(truth, untold, rng)
-            shown = {
-                "models": case.models,
-                "case_digest": case.digest,
-                "order": [slot],
-                "valid": True,
-                "scores": None,
-            }
-            files["judge"].append(
-                about | shown | {"judge": "simulated-judge", "choices": words_of(degree)}
-            )
-    for name, records in files.items():
-        write(folder / f"{name}.jsonl", records)
+            verdict = about | {"judge": "simulated-judge", "models": case.models, "order": [slot]}
+            verdict |= {"case_digest": case.digest, "valid": True, "scores": None}
+            verdicts.append(verdict | {"choices": words_of(degree)})
+    write(folder / "cases.jsonl", cases)
+    write(folder / "ratings.jsonl", ratings)
+    write(folder / "judge.jsonl", verdicts)
 
 
 def seen(truth: int, untold: float, rng: np.random.Generator) -> int | None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from doubles.tiny_model import byte_level_tokens
 from tables import rows_of
 
 from automedeval.records import Verdict, read_records
@@ -206,22 +207,9 @@ def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
 def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     """Save a Llama of two layers and random weights; the name of its folder decides the weights."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    backend = Tokenizer(models.BPE())
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=2000,
-        special_tokens=["<unk>", "<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train([str(place / TEXTS)], trainer)
+    backend = byte_level_tokens("<unk>", "<s>", "</s>", size=2000)
     window = CHAT_WINDOW if chat else WINDOW
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend, model_max_length=window, **TABLES["tokens"]

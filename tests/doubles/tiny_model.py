@@ -30,8 +30,9 @@ def build_tiny_model(
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-    special = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=_tokens(), **special)
+    special = {"pad_token": "<|endoftext|>", "bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
+    backend = byte_level_tokens(*special.values())
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **special)
     tokenizer.chat_template = chat_template
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
@@ -52,24 +53,20 @@ def build_tiny_model(
 
 
 @cache
-def _tokens():
-    """Train the tokenizer on the sample, once per process."""
+def byte_level_tokens(*special: str, size: int = 800):
+    """Train a tokenizer of bytes and single digits on the sample, once per process."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     backend = Tokenizer(models.BPE())
-    parts = [
-        pre_tokenizers.Digits(individual_digits=True),
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-    ]
-    backend.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    texts = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([digits, texts])
     backend.decoder = decoders.ByteLevel()
-    learn = {
-        "initial_alphabet": pre_tokenizers.ByteLevel.alphabet(),
-        "show_progress": False,
-        "vocab_size": 800,
-    }
     trainer = trainers.BpeTrainer(
-        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], **learn
+        vocab_size=size,
+        special_tokens=list(special),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     backend.train([str(SAMPLE / "train_cases.jsonl")], trainer)
     return backend

@@ -28,8 +28,8 @@ EDITED = ("worst answer", "good answer", "one answer", "question")  # what needs
 CHANGES = (*EDITED, "other answer", "order", "nothing")
 CLEAN = (READ, "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
-# The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
-TEXT, NUMBER, LIST = (str, None), (float, None), (list, ())
+# The keys of a perturbation, as `YamlFile.take` has them.
+TEXT, NUMBER = (str, None), (float, None)
 PERTURBATION: dict[str, tuple] = {
     "name": (str,),
     "changes": (str, ..., CHANGES),
@@ -44,24 +44,17 @@ PERTURBATION: dict[str, tuple] = {
     "least": NUMBER,
     "shift": NUMBER,
 }
-# An edit has one of these → the keys that go with it.
-WAYS: dict[str, tuple[str, ...]] = {
-    "text": (),
-    "pairs": (),
-    "pattern": ("unless", "unless_before", "replace", "multiply", "drop"),
-    "rules": ("fewest",),
-}
-PATTERNS = ("pattern", "unless", "unless_before")
-EDIT: dict[str, tuple] = {
-    "name": TEXT,
-    "skip": (dict, {}),
-    "text": TEXT,
-    "pairs": LIST,
-    "rules": LIST,
-    "fewest": (int, 1),
-    **dict.fromkeys((*PATTERNS, "replace"), TEXT),
-    "multiply": NUMBER,
-    "drop": (str, None, ("sentence",)),
+# The keys of every edit, and those of each way to change a text, of which an edit has the first.
+COMMON: dict[str, tuple] = {"name": TEXT, "skip": (dict, {})}
+WAYS: dict[str, dict[str, tuple]] = {
+    "text": {"text": (str,)},
+    "pairs": {"pairs": (list,)},
+    "pattern": {
+        **dict.fromkeys(("pattern", "replace", "unless", "unless_before"), TEXT),
+        "multiply": NUMBER,
+        "drop": (str, None, ("sentence",)),
+    },
+    "rules": {"rules": (list,), "fewest": (int, 1)},
 }
 NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question", "criteria"}
 KNOWN = "; the names are in audit/templates/basics.yaml, and a dollar is written $$"
@@ -190,9 +183,6 @@ def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
     values = at.values(entry, PERTURBATION)
     if values["should"] in CLEAN and values["changes"] != "nothing":
         at.fail("should", f"{values['should']!r} is measured where changes: nothing")
-    least, most = values["least"], values["most"]
-    if least is not None and most is not None and least > most:
-        at.fail("least", f"{least:g} is above most, {most:g}")
     common = {key: values.pop(key) for key in ("unless", "unless_before")}
     edits = values["edits"] = _edits(at, "edits", values["edits"], common)
     values["controls"] = _edits(at, "controls", values["controls"], {})
@@ -216,41 +206,40 @@ def _edits(at: YamlFile, key: str, kinds: dict, also: JsonObject) -> list[Edit]:
 
 
 def _edit(at: YamlFile, kind: str, entry: Any, also: JsonObject) -> Edit:
-    if isinstance(entry, dict) and isinstance(entry.get("pattern"), list):
-        entry = entry | {"pattern": "".join(map(str, entry["pattern"]))}
-    values = at.values(entry, EDIT)
-    values["name"] = values["name"] or kind
-    ways = [way for way in WAYS if way in entry]
+    ways = [way for way in WAYS if isinstance(entry, dict) and way in entry]
     if len(ways) != 1:
         has = ", ".join(ways) or "none"
-        at.fail(values["name"], f"needs one of {', '.join(WAYS)}, has {has}")
+        at.fail("the edit", f"needs one of {', '.join(WAYS)}, has {has}")
     way = ways[0]
-    at.only(entry, ("name", "skip", way, *WAYS[way]))
+    if isinstance(entry[way], list) and way == "pattern":
+        entry = entry | {way: "".join(map(str, entry[way]))}
+    values = at.values(entry, COMMON | WAYS[way])
+    values["name"] = values["name"] or kind
     for reason, pattern in values["skip"].items():
         values["skip"] = values["skip"] | {reason: _pattern(at, f"skip: {reason}", pattern)}
     if way == "pattern":
         _read_pattern(at, values, also)
-    for two in (*values["pairs"], *values["rules"]):
+    for two in values[way] if way in ("pairs", "rules") else ():
         if not isinstance(two, list) or [type(text) for text in two] != [str, str]:
             at.fail(way, f"must be a list of two texts each, not {two!r}")
-    values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values["rules"]]
-    for text in (values["text"] or "", *chain.from_iterable(values["pairs"])):
-        with foreign_errors_at(
-            f"{at.place}: {way}: {text!r}", LookupError, ValueError, advice=KNOWN
-        ):
+    if way == "rules":
+        values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values["rules"]]
+    for text in (values.get("text", ""), *chain.from_iterable(values.get("pairs", ()))):
+        place = f"{at.place}: {way}: {text!r}"
+        with foreign_errors_at(place, LookupError, ValueError, advice=KNOWN):
             fill(text, "", dict.fromkeys(NAMES, ""))
     return Edit(kind, **values)
 
 
 def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
     """Read the patterns of an edit in the place of their texts, and check what goes with them."""
-    for key in PATTERNS:
-        parts = [text for text in (also.get(key), values[key]) if text is not None]
-        values[key] = _pattern(at, key, "|".join(parts)) if parts else None
     is_changed = values["replace"] is not None or values["multiply"] is not None
     if is_changed == bool(values["drop"]):
         needed = "a pattern needs replace, multiply or both, or else drop: sentence"
         at.fail(values["name"], needed)
+    for key in ("pattern", "unless", "unless_before"):
+        parts = [text for text in (also.get(key), values[key]) if text is not None]
+        values[key] = _pattern(at, key, "|".join(parts)) if parts else None
     if values["multiply"] is not None and not values["pattern"].groups:
         at.fail("multiply", "the pattern needs a group around the number")
 

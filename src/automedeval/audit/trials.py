@@ -88,7 +88,7 @@ class _CasePlan:
 
     def all(self) -> Iterator[Trial]:
         """Yield the trials, and then the controls: as many of the kind of an edit as there are in an answer, and one other."""
-        made = list(self._trials())
+        made = self._trials()
         yield from made
         controls = self.perturbation.controls
         kinds = {edit.kind for edit in self.perturbation.edits}
@@ -107,39 +107,35 @@ class _CasePlan:
         count = min(count, len(edits))
         return [edits[(self.number * count + turn) % len(edits)] for turn in range(count)]
 
-    def _trials(self) -> Iterator[Trial]:
-        changes = self.perturbation.changes
-        edits = self.perturbation.edits
+    def _trials(self) -> list[Trial]:
+        """Return a trial of each edit whose turn it is, on the first of some answers that it can change."""
+        changes, most = self.perturbation.changes, self.planner.most
+        edits = list(self.perturbation.edits)
         worst, best = self.answers[0], self.answers[-1]
+        answers = [worst]
+        place: int | None = None
+        if changes == "nothing":
+            requests = {answer.request.key: answer.request for answer in self.answers}.values()
+            return [self._trial("again", "again", request, [request.case]) for request in requests]
         if changes == "worst answer":
-            shuffled = list(edits)
-            random.Random(self.planner.seed).shuffle(shuffled)
-            for edit in self._dealt(shuffled, self.planner.most or len(edits)):
-                yield from self._edited(edit, worst)
-        elif changes == "good answer":
-            yield from self._on_good_answers()
-        elif changes in ("one answer", "question"):
+            random.Random(self.planner.seed).shuffle(edits)
+            edits = self._dealt(edits, most or len(edits))
+        elif changes == "good answer":  # the best first, never the worst of several
+            answers = [*self.answers[:0:-1]] or answers
+        elif changes == "other answer":
+            answers, place = [best] if best is not worst else [], worst.index
+            edits = edits or [COPY]
+        else:
             in_order = sorted(self.answers, key=lambda answer: answer.index)
-            for edit in edits:
-                yield from self._edited(edit, in_order[self.number % len(in_order)])
-        elif changes == "other answer" and len(self.answers) > 1:
-            for edit in edits or [COPY]:
-                yield from self._edited(edit, best, worst.index)
-        elif changes == "nothing":
-            for request in {answer.request.key: answer.request for answer in self.answers}.values():
-                yield self._trial("again", "again", request, [request.case])
-
-    def _on_good_answers(self) -> Iterator[Trial]:
-        """Yield a trial of each edit whose turn it is, on the best answer that it can change, but not the worst of several."""
+            answers = [in_order[self.number % len(in_order)]]
         made: list[Trial] = []
-        for edit in self.perturbation.edits:
-            on_each = (self._edited(edit, answer) for answer in self.answers[:0:-1] or self.answers)
+        for edit in edits:
+            on_each = (self._edited(edit, answer, place) for answer in answers)
             made += islice(chain.from_iterable(on_each), 1)
-        most = self.planner.most
-        places = range(len(made))
-        if most and most < len(made):
-            places = range(self.number, self.number + most)
-        yield from (made[place % len(made)] for place in places)
+        if changes == "good answer" and most and most < len(made):
+            turns = range(self.number, self.number + most)
+            made = [made[turn % len(made)] for turn in turns]
+        return made
 
     def _edited(
         self, edit: Edit, answer: ValuedAnswer, place: int | None = None, control: bool = False

@@ -21,7 +21,7 @@ Catch the base, or of a judge the two that tell who can help:
 
 Of a command and a recipe `run` of records/command_line.py catches the base: the message on stderr,
 exit status 1. The page answers what is `Refused` with its status and its heading. What is wrong
-with one answer of a model is raised nowhere: the verdict is invalid and says why (`Verdict.error`).
+with one answer of a model reaches no caller: the verdict is invalid and says why (`Verdict.error`).
 """
 
 from collections.abc import Iterator, Sequence

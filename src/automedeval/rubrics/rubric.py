@@ -30,6 +30,10 @@ ANSWERS = {
     ("choices", "checklist"): ("json",),
     ("values", "pointwise"): ("json",),
 }
+TAKES = (
+    "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist "
+    "'choices', and nothing beside it"
+)
 INPUTS = ("question", "responses", "reference")
 # They stand for a rubric in verdicts of judges without a scale.
 LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"
@@ -321,20 +325,16 @@ class _Reader(YamlFile):
         kind = " and ".join(kind for kind, is_given in given.items() if is_given)
         grammars = ANSWERS.get((kind, mode))
         if grammars is None:
-            takes = "pointwise takes a 'scale' or criteria with values, listwise a 'scale', pairwise and checklist 'choices'"
-            self.fail("mode", f"{takes}, and nothing beside it")
+            self.fail("mode", TAKES)
         if grammar not in grammars:
-            allowed = ", ".join(grammars)
-            problem = f"is one of {allowed} for a {mode} rubric with {kind}, not {grammar}"
-            self.fail("output.grammar", problem)
+            problem = f"is one of {', '.join(grammars)} for a {mode} rubric with {kind}"
+            self.fail("output.grammar", f"{problem}, not {grammar}")
         if rubric.key("score") and (mode, grammar) != ("pointwise", "json"):
-            problem = "names the one score of json, and takes the mode pointwise"
-            self.fail("output.score_key", problem)
+            self.fail("output.score_key", "is the one score of json, and takes the mode pointwise")
         if rubric.key("value") and (mode == "checklist" or rubric.in_words):
             self.fail("output.value_key", "a checklist and criteria with values have none")
         if grammar == "first_line" and len(rubric.criteria) > 1:
-            problem = "first_line holds one choice, and there are several criteria"
-            self.fail("output.grammar", problem)
+            self.fail("output.grammar", "first_line holds no choices on several criteria")
         allowed_most = {"pairwise": 2, "pointwise": 1, "checklist": 1}.get(mode, most)
         if most < 1 or most != allowed_most:
             self.fail("max_responses", f"{most} does not fit the mode {mode}")
