@@ -35,7 +35,6 @@ def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss():
     assert [len(re.findall(r"\w+", piece)) for piece in cut] == [100, 100, 50]
     assert "".join(cut) == text
     assert cut[1].startswith("word100, ")
-    assert pieces("one two three", 2) == ["one two ", "three"]
     assert pieces("") == pieces(" … ?! ") == []
     assert [len(piece) for piece in pieces("あ" * 150)] == [100, 50], (
         "without spaces a character is a word"

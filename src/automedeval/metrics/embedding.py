@@ -39,9 +39,9 @@ class TextEncoder(Protocol):
         """Return unit vectors, float [texts, dimensions]; call `on_batch` with the number of texts of each batch."""
 
 
-def pieces(text: str, size: int = PIECE) -> list[str]:
-    """Cut a text into pieces of `size` words without overlap; the last may be shorter. A text without words has no piece."""
-    starts = [word.start() for word in WORD.finditer(text)][::size]
+def pieces(text: str) -> list[str]:
+    """Cut a text into pieces of `PIECE` words without overlap; the last may be shorter. A text without words has no piece."""
+    starts = [word.start() for word in WORD.finditer(text)][::PIECE]
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
 
 
@@ -63,34 +63,29 @@ def nearest(
     Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
     `on_batch` is called with the number of pieces that were encoded, after each batch.
     """
-    sides = {
-        name: [pieces(readable(EMBEDDINGS[name](case) or "")) for case in cases] for name in names
-    }
-    responses = [  # those of a case with nothing to compare with are not encoded
-        [pieces(readable(response.text)) if any(there) else [] for response in case.responses]
-        for case, *there in zip(cases, *sides.values())
-    ]
-    cut_texts = chain(*sides.values(), *responses)
-    texts = list(dict.fromkeys(chain.from_iterable(cut_texts)))
-    vectors = encoder.encode(texts, on_batch)
-    place = {text: number for number, text in enumerate(texts)}
+    answers: list[list[str]] = []
+    sides: dict[str, list[list[str]]] = {name: [] for name in names}
+    for case in cases:
+        texts = [pieces(readable(EMBEDDINGS[name](case) or "")) for name in names]
+        for response in case.responses:
+            # A response with nothing to compare with is not encoded.
+            answers.append(pieces(readable(response.text)) if any(texts) else [])
+            for name, text in zip(names, texts):
+                sides[name].append(text)
+    parts = chain(*sides.values(), answers)
+    different = list(dict.fromkeys(chain.from_iterable(parts)))
+    vectors = dict(zip(different, encoder.encode(different, on_batch)))
 
     def compare(response: list[str], text: list[str]) -> Nearest:
         if not response or not text:
             return Nearest(np.nan, "")
-        left, right = (vectors[[place[piece] for piece in cut]] for cut in (response, text))
+        left = np.stack([vectors[piece] for piece in response])
+        right = np.stack([vectors[piece] for piece in text])
         cosines = (left @ right.T).max(axis=1)
         best = int(cosines.argmax())
         return Nearest(float(cosines[best]), response[best])
 
-    return {
-        name: [
-            compare(response, text)
-            for text, answers in zip(texts_of_case, responses)
-            for response in answers
-        ]
-        for name, texts_of_case in sides.items()
-    }
+    return {name: list(map(compare, answers, texts)) for name, texts in sides.items()}
 
 
 def nearest_pieces(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy import ndarray
-from rapidfuzz.distance import LCSseq
+from rapidfuzz.distance import Indel
 
 from automedeval.records import Case, digest, patient_question
 
@@ -89,17 +89,15 @@ def rouge_l(cases: Sequence[Case]) -> ndarray:
     """Score a response by ROUGE-L F1 against the reference (Lin 2004, no stemming); NaN without a reference."""
     scores = []
     for case in cases:
-        reference = words(case.reference) if case.reference is not None else None
+        reference = words(case.reference or "")
         for response in case.responses:
             tokens = words(response.text)
-            if reference is None:
+            if case.reference is None:
                 scores.append(np.nan)
-            elif not reference or not tokens:
+            elif not tokens:
                 scores.append(0.0)
-            else:
-                scores.append(
-                    2 * LCSseq.similarity(reference, tokens) / (len(reference) + len(tokens))
-                )
+            else:  # twice the longest common subsequence, by the number of words of both
+                scores.append(Indel.normalized_similarity(reference, tokens))
     return np.array(scores)
 
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -65,63 +66,35 @@ def rationale_score(
     predictions, references = check_texts(predictions, references)
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
-    device = (
-        "cuda"
-        if torch.cuda.is_available()
-        else "mps"
-        if torch.backends.mps.is_available()
-        else "cpu"
-    )
-    pairs = [
-        (prediction, reference)
-        for prediction, texts in zip(predictions, references)
-        for reference in texts
-    ]
-    owners = [index for index, texts in enumerate(references) for _ in texts]
+    device = "cpu"
+    if torch.cuda.is_available():
+        device = "cuda"
+    elif torch.backends.mps.is_available():
+        device = "mps"
+    items = list(zip(predictions, references))
     result: dict[str, Any] = {"revisions": {}}
     empty: set[int] = set()
     cut: set[int] = set()
-
-    def best_of(model: _Model, shown: list[Pair], blank: list[float]) -> list[list[float]]:
-        """Return the largest value of each figure per item; an empty list for an item without figures."""
-        best: list[list[float]] = [[] for _ in predictions]
-        for owner, row, is_cut in zip(owners, *model.score(shown)):
-            if is_cut:
-                cut.add(owner)
-            if row is None:
-                empty.add(owner)
-            if scores := row or blank:
-                best[owner] = list(map(max, best[owner] or scores, scores))
-        result["revisions"] |= model.revision
-        return best
-
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
         model = _load("bert_model", bert_model, layers, device)
-        best = best_of(
-            model,
-            [(prediction.strip(), reference.strip()) for prediction, reference in pairs],
-            [0.0] * 3,
-        )
+        pairs = [[(text.strip(), other.strip()) for other in others] for text, others in items]
+        best = model.best(pairs, [0.0] * 3, empty, cut)
         columns = dict(zip(("precision", "recall", "f1"), map(list, zip(*best))))
         means = {name: sum(column) / len(column) for name, column in columns.items()}
-        result |= {"bert_score": columns, "mean_bert_score": means}
-        result["bert_score_hash"] = _bert_score().get_hash(
-            bert_model, layers, False, False, False, False
-        )
+        settings = _bert_score().get_hash(bert_model, layers, False, False, False, False)
+        result |= {"bert_score": columns, "mean_bert_score": means, "bert_score_hash": settings}
+        result["revisions"] |= model.revision
     if bart_model is not None:
-        best = best_of(
-            _load("bart_model", bart_model, None, device),
-            [(reference, prediction) for prediction, reference in pairs],
-            [],
-        )
+        model = _load("bart_model", bart_model, None, device)
+        pairs = [[(other, text) for other in others] for text, others in items]
+        best = model.best(pairs, [], empty, cut)
         scores = [row[0] if row else None for row in best]
         defined = [score for score in scores if score is not None]
-        result |= {
-            "bart_score": scores,
-            "mean_bart_score": sum(defined) / len(defined) if defined else None,
-        }
+        mean = sum(defined) / len(defined) if defined else None
+        result |= {"bart_score": scores, "mean_bart_score": mean}
         result["bart_score_undefined"] = len(scores) - len(defined)
+        result["revisions"] |= model.revision
     return result | {"empty": sorted(empty), "truncated": sorted(cut)}
 
 
@@ -139,16 +112,19 @@ def check_texts(
             f"{len(predictions)} predictions, {len(lists)} references: must be as many, at least one"
         )
     for index, (prediction, texts) in enumerate(zip(predictions, lists)):
+        _check_text(f"predictions[{index}]", prediction)
         if not isinstance(texts, (list, tuple)) or not texts:
             raise ValueError(
                 f"references[{index}] must be a text or a list of one text or more, not {texts!r:.60}"
             )
-        for name, text in (("predictions", prediction), *(("references", text) for text in texts)):
-            if not isinstance(text, str):
-                raise ValueError(
-                    f"{name}[{index}] must be a text, not {type(text).__name__}: {text!r:.60}"
-                )
+        for text in texts:
+            _check_text(f"references[{index}]", text)
     return predictions, [list(texts) for texts in lists]
+
+
+def _check_text(where: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise ValueError(f"{where} must be a text, not {type(text).__name__}: {text!r:.60}")
 
 
 def _bert_score() -> Any:
@@ -182,10 +158,8 @@ class _Model(ABC):
         self.tokenizer = tokenizer
         self.revision = revision
         self.device = next(network.parameters()).device
-        self.frame = {
-            tokenizer.cls_token_id,
-            tokenizer.sep_token_id,
-        }  # the tokens around every text
+        # The tokens around every text.
+        self.frame = {tokenizer.cls_token_id, tokenizer.sep_token_id}
         config = network.config
         self.pad = config.pad_token_id or 0
         positions = config.to_dict().get("max_position_embeddings") or 0
@@ -202,23 +176,38 @@ class _Model(ABC):
         tokenizer.model_max_length = min(windows)
 
     @torch.inference_mode()
-    def score(self, pairs: list[Pair]) -> tuple[list[list[float] | None], list[bool]]:
-        """Return the figures of pairs of texts, None if one is blank, and whether a text was cut."""
-        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-        whole = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
-        blank = {
-            text: not text.strip() or self.frame.issuperset(row) for text, row in zip(texts, whole)
-        }
-        cut = {text: len(row) > self.tokenizer.model_max_length for text, row in zip(texts, whole)}
-        todo = [pair for pair in dict.fromkeys(pairs) if not any(map(blank.__getitem__, pair))]
-        size = dict(zip(texts, map(len, whole)))
+    def best(
+        self, items: list[list[Pair]], of_blank: list[float], empty: set[int], cut: set[int]
+    ) -> list[list[float]]:
+        """Return the largest value of each figure over the pairs of texts of every item; [] where none has figures.
+
+        Args:
+            of_blank: the figures of a pair with a blank text, [] for none.
+            empty, cut: get the numbers of the items with a blank text, and with one that was cut.
+        """
+        pairs = dict.fromkeys(chain.from_iterable(items))
+        texts = list(dict.fromkeys(chain.from_iterable(pairs)))
+        rows = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
+        size = dict(zip(texts, map(len, rows)))
+        blank = {text for text, row in zip(texts, rows) if self._is_blank(text, row)}
+        long = {text for text in texts if size[text] > self.tokenizer.model_max_length}
+        todo = [pair for pair in pairs if blank.isdisjoint(pair)]
         todo.sort(key=lambda pair: (size[pair[0]], size[pair[1]]), reverse=True)
         figures = dict(zip(todo, self._figures(todo)))
-        if not all(isfinite(figure) for row in figures.values() for figure in row):
+        if not all(map(isfinite, chain.from_iterable(figures.values()))):
             raise ValueError(f"{self.name}: a score is not finite")
-        return [figures.get(pair) for pair in pairs], [
-            cut[first] or cut[second] for first, second in pairs
-        ]
+        best = []
+        for number, item in enumerate(items):
+            if not blank.isdisjoint(chain.from_iterable(item)):
+                empty.add(number)
+            if not long.isdisjoint(chain.from_iterable(item)):
+                cut.add(number)
+            scores = filter(None, (figures.get(pair, of_blank) for pair in item))
+            best.append([max(column) for column in zip(*scores)])
+        return best
+
+    def _is_blank(self, text: str, row: list[int]) -> bool:
+        return not text.strip() or self.frame.issuperset(row)
 
     @abstractmethod
     def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
@@ -226,9 +215,8 @@ class _Model(ABC):
 
     def _padded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the token ids of texts, and their mask."""
-        rows = self.tokenizer(list(texts), truncation=True, padding=True, return_tensors="pt").to(
-            self.device
-        )
+        rows = self.tokenizer(list(texts), truncation=True, padding=True, return_tensors="pt")
+        rows = rows.to(self.device)
         return rows["input_ids"], rows["attention_mask"]
 
 
@@ -252,20 +240,18 @@ class _Bert(_Model):
 
 class _Bart(_Model):
     def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
-        """Yield the mean log-probability of the target's tokens of (source, target) pairs."""
+        """Yield the mean log-probability of the target's tokens (Yuan et al. 2021, equation 2) of (source, target) pairs."""
         for start in range(0, len(pairs), BATCH):
-            yield from self._likelihoods(pairs[start : start + BATCH])
-
-    def _likelihoods(self, pairs: list[Pair]) -> list[list[float]]:
-        """Return mean log-probabilities (Yuan et al. 2021, equation 2 with equal weights)."""
-        (ids, mask), (target, counted) = (self._padded(texts) for texts in zip(*pairs))
-        shifted = self.network.prepare_decoder_input_ids_from_labels(target)
-        logits = self.network(ids, mask, decoder_input_ids=shifted, use_cache=False).logits
-        # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
-        losses = cross_entropy(
-            logits.transpose(1, 2), target, ignore_index=self.pad, reduction="none"
-        )
-        return (-losses.sum(1) / counted.sum(1))[:, None].tolist()
+            sources, targets = zip(*pairs[start : start + BATCH])
+            ids, mask = self._padded(sources)
+            target, counted = self._padded(targets)
+            shifted = self.network.prepare_decoder_input_ids_from_labels(target)
+            logits = self.network(ids, mask, decoder_input_ids=shifted, use_cache=False).logits
+            # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
+            losses = cross_entropy(
+                logits.transpose(1, 2), target, ignore_index=self.pad, reduction="none"
+            )
+            yield from (-losses.sum(1) / counted.sum(1))[:, None].tolist()
 
 
 @lru_cache(maxsize=2)
