@@ -1,11 +1,13 @@
 """Runs and repeated trainings in the report: which judges are runs of one, their mean, and how far they lie apart."""
 
 from statistics import stdev
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from automedeval.meta_evaluation.agreement.runs import over_runs, repeated, trainings_of
+from automedeval.meta_evaluation.table import Row
 from automedeval.stats import bootstrap
 from automedeval.stats.bootstrap import Estimate
 
@@ -29,12 +31,11 @@ def test_a_mean_over_runs_is_paired_over_cases():
 
 
 def test_trainings_of_a_criterion_belong_together():
-    names = {"a-run2: harm": ("a-run2", "harm"), "a: truth": ("a", "truth"), "b": ("b", None)}
-    assert trainings_of(names | {"a-run2: truth": ("a-run2", "truth")}) == {
-        "a-run2: harm": ["a-run2: harm"],
-        "a: truth": ["a: truth", "a-run2: truth"],
-        "b": ["b"],
-    }
+    names = (("a-run2", "harm"), ("a", "truth"), ("b", None), ("a-run2", "truth"))
+    rows = [Row(SimpleNamespace(name=judge), criterion) for judge, criterion in names]
+    harm, truth, b, again = rows
+    trainings = {"a-run2: harm": [harm], "a: truth": [truth, again], "b": [b]}
+    assert trainings_of(rows) == trainings
 
 
 def estimate_of(value: float) -> Estimate:

@@ -49,11 +49,6 @@ def fit(verdicts: Sequence[Verdict] = VERDICTS, ratings: Sequence[Rating] = RATI
     return Calibration.fit(verdicts, ratings, FEEDBACK)
 
 
-def applied(calibration: Calibration, *values: float | None) -> Any:
-    """Return the expected scores of a verdict with these values on the new scale."""
-    return calibration.apply(scored(99, values), "new").expected_scores
-
-
 def test_a_rising_line_is_found_again():
     calibration, verdict = fit(), scored(99, [1.5, 3.0, 4.5])
     fresh = calibration.apply(verdict, "new")

@@ -15,13 +15,6 @@ from automedeval.stats.agreement import Panel
 NAN = float("nan")
 
 
-def measures(sizes: list[int], people: np.ndarray, judge: np.ndarray) -> dict[str, float]:
-    panel = Panel.of_sizes(sizes)
-    statistics = agreement.accuracies(panel, panel.relations(people), panel.relations(judge))
-    statistics |= agreement.correlations(panel, people, judge)
-    return {name: value_of(statistic, panel.cases) for name, statistic in statistics.items()}
-
-
 def test_icc_of_shrout_and_fleiss():
     given = rows_of(__file__)["test_icc_of_shrout_and_fleiss"]
     ratings, figures = np.array(given["ratings"], float), {}
@@ -86,6 +79,7 @@ def test_ordinal_alpha_of_fine_scales_is_refused():
 
 def test_rounding_is_no_variance():
     people = np.array([3.3, 3.3 + 4e-16, 3.3 - 4e-16, 3.3])
-    figures = measures([2, 2], people, np.array([1.0, 2.0, 3.0, 4.0]))
-    assert np.isnan(figures["pearson"])
-    assert np.isnan(figures["spearman"])
+    judge = np.array([1.0, 2.0, 3.0, 4.0])
+    figures = agreement.correlations(Panel.of_sizes([2, 2]), people, judge)
+    for figure in figures.values():
+        assert np.isnan(value_of(figure, 2))

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
@@ -23,28 +23,23 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def measure(
-    cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000
-) -> JsonObject:
+def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> JsonObject:
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
         model → {"answers", "compared" (whose numbers could be), "differing_answers" (of those)}.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
-    by_model: dict[str, list[CheckedResponse]] = defaultdict(list)
-    for response in checked:
-        by_model[response.model].append(response)
     tree: JsonObject = {}
-    for model, responses in by_model.items():
+    for model in dict.fromkeys(response.model for response in checked):
+        responses = [response for response in checked if response.model == model]
         case = np.array([numbers[response.case_id] for response in responses])
-        differs = np.array([bool(response.differs) for response in responses], float)
-        is_read = np.array([response.unread is None for response in responses])
-        marked = np.where(is_read, differs, np.nan)
-        share = mean_of(marked, case, len(cases), "no answer that could be read", SHARE)
-        counts = {"answers": len(responses), "compared": int(is_read.sum())}
+        marked = [None if response.unread else bool(response.differs) for response in responses]
+        shares = np.array(marked, float)
+        share = mean_of(shares, case, len(cases), "no answer that could be read", SHARE)
+        counts = {"answers": len(responses), "compared": share.n}
         tree[model] = counts | {"differing_answers": share}
-    return plain(estimate(tree, len(cases), resamples))
+    return plain(estimate(tree, len(cases)))
 
 
 def _shares(figures: JsonObject) -> list[tuple[str, JsonObject]]:

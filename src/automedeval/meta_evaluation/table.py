@@ -31,7 +31,14 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import COUNTED, Rubric
-from automedeval.stats.agreement import CHOICES, NO_CHANGE, Panel, in_steps, relation_of
+from automedeval.stats.agreement import (
+    CHOICES,
+    NO_CHANGE,
+    Panel,
+    in_steps,
+    most_frequent,
+    relation_of,
+)
 from automedeval.stats.bootstrap import is_known, means_at, only
 from automedeval.stats.checklist import checklist_score
 
@@ -70,8 +77,11 @@ def expected_values(verdict: Verdict) -> Values:
 
 def _shown(verdict: Verdict, scores: Scores) -> Values:
     """Return the scores of the responses that a verdict shows."""
-    values = {index: scores[index] for index in verdict.order} if scores else {}
-    return {index: float(value) for index, value in values.items() if value is not None}
+    values: Values = {}
+    for index in verdict.order if scores else ():
+        if (score := scores[index]) is not None:
+            values[index] = float(score)
+    return values
 
 
 def with_score(verdict: Verdict, case: Case) -> Verdict:
@@ -232,34 +242,35 @@ class VerdictTable:
         """The place of each entry in the order shown, from 0: int [entries]."""
         return self._entries[2]
 
-    def column(self, scores_of: Callable[[Verdict], Scores]) -> ndarray:
-        """Return the scores that each valid verdict has: float [entries], NaN where there is none."""
-        values: list[float | None] = []
+    def column(self, values_of: Callable[[Verdict], Values]) -> ndarray:
+        """Return the values that each valid verdict has: float [entries], NaN where there is none."""
+        column: list[float | None] = []
         for verdict in self.verdicts:
-            scores = scores_of(verdict) if verdict.valid else None
-            values += [scores[index] if scores else None for index in sorted(verdict.order)]
-        return np.array(values, float)
+            values = values_of(verdict) if verdict.valid else {}
+            column += [values.get(index) for index in sorted(verdict.order)]
+        return np.array(column, float)
 
     # --- values of entries, and their means over verdicts
 
     @cached_property
     def score(self) -> ndarray:
         """The whole scores: float [entries]."""
-        return self.column(lambda verdict: verdict.scores)
+        return self.column(lambda verdict: _shown(verdict, verdict.scores))
 
     @cached_property
     def expected(self) -> ndarray:
         """The expected scores: float [entries]."""
-        return self.column(lambda verdict: verdict.expected_scores)
+        return self.column(expected_values)
 
     @cached_property
     def own(self) -> ndarray:
         """The values that the judge itself gave (see `own_values`): float [entries]."""
-        column: list[float | None] = []
-        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
-            values = own_values(verdict, self.rubric, self.cases.records[case].models)
-            column += [values.get(index) for index in sorted(verdict.order)]
-        return np.array(column, float)
+        return self.column(self.own_of)
+
+    def own_of(self, verdict: Verdict) -> Values:
+        """Return what a verdict of this judge itself gave, see `own_values`."""
+        case = self.cases.records[self.cases.index[verdict.case_id]]
+        return own_values(verdict, self.rubric, case.models)
 
     @property
     def best(self) -> ndarray:
@@ -308,8 +319,10 @@ class VerdictTable:
         names = _names(verdict.criterion_scores for verdict in self.valid)
 
         def mean(name: str) -> ndarray:
-            column = self.column(lambda verdict: (verdict.criterion_scores or {}).get(name))
-            return self.per_response(column)
+            def of_criterion(verdict: Verdict) -> Values:
+                return _shown(verdict, (verdict.criterion_scores or {}).get(name))
+
+            return self.per_response(self.column(of_criterion))
 
         return {name: mean(name) for name in names}
 
@@ -357,11 +370,8 @@ class VerdictTable:
             use &= self.run == run
         votes = np.zeros((len(self.cases.panel.pairs[0]), len(CHOICES)), int)
         np.add.at(votes, (pair[use], codes[use]), 1)
-        most = votes.max(axis=1, keepdims=True)
-        is_contested = (votes == most).sum(axis=1) > 1
         neutral = self.rubric.criterion(criterion).neutral if self.rubric else "tie"
-        choice = np.where(is_contested, CHOICES.index(neutral), votes.argmax(axis=1))
-        return np.where(most[:, 0] == 0, -1, choice)
+        return most_frequent(votes, CHOICES.index(neutral))
 
     @cached_property
     def choices(self) -> dict[str, ndarray]:
@@ -432,9 +442,7 @@ class VerdictTable:
         asked = self.asked[first] & self.asked[second]
         if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked
-        low, high = np.sort([cases.model_of[first], cases.model_of[second]], axis=0)
-        kind = low * len(cases.models) + high
-        return asked & self._asked(kind, cases.panel.case_of_pair, self.pairs)
+        return asked & self._asked(cases.kind_of_pair, cases.panel.case_of_pair, self.pairs)
 
     @cached_property
     def missing(self) -> ndarray:

@@ -5,7 +5,9 @@ A verdict that does not fit is an error with file and line. What is left out is 
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -60,6 +62,7 @@ def read_verdicts(
         RecordError: a verdict that does not fit its case or its rubric, is of another kind, or stands twice; a file without a
             verdict on these cases; two judges of one name; no verdict by the user's own rubric.
     """
+    own = read_rubric(rubric) if rubric else None
     tables: dict[str, VerdictTable] = {}
     by_id = {case.id: case for case in cases.records}
     notes, more, rubrics = list[str](), list(cases.notes), dict[str, Rubric | None]()
@@ -70,7 +73,7 @@ def read_verdicts(
         placed = placed_verdicts([file], by_id)
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
-                rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, more)
+                rubrics[verdict.rubric] = _rubric(verdict.rubric, own, more)
             case, by = by_id[verdict.case_id], rubrics[verdict.rubric]
             kind = _kind(verdict, by, case)
             with errors_at(place):
@@ -84,13 +87,14 @@ def read_verdicts(
             name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
             if rubrics_of[judge] > 1:
                 name = f"{name} by {by_rubric}"
-            named = "with --verdicts NAME=FILE"
             if name in tables:
-                raise RecordError(f"two judges are called {name!r}: name them {named}")
+                two = f"two judges are called {name!r}"
+                raise RecordError(f"{two}: name them with --verdicts NAME=FILE")
             if name in reserved:
-                raise RecordError(f"a judge cannot be called {name!r} in a report: name it {named}")
+                taken = f"a judge cannot be called {name!r} in a report"
+                raise RecordError(f"{taken}: name it with --verdicts NAME=FILE")
             tables[name] = VerdictTable(cases, verdicts, rubrics[by_rubric], name, file)
-    if rubric and not (own := read_rubric(rubric)).in_words and own.name not in rubrics:
+    if own and not own.in_words and own.name not in rubrics:
         raise RecordError(f"--rubric {rubric}: no verdict was given by {own.name}")
     return list(tables.values()), more + notes
 
@@ -123,9 +127,7 @@ def _check(kind: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> No
 
 def _check_checklist(case: Case, verdict: Verdict) -> None:
     """Raise RecordError unless a verdict says of each criterion of its case whether it is met, with a probability or null."""
-    if verdict.checklist is None:
-        raise RecordError(REFUSED[SCORES].format(verdict.rubric))
-    checklist = verdict.checklist
+    checklist = verdict.checklist or {}
     for key, (kind, allowed) in ENTRIES.items():
         entries = checklist.get(key)
         if not isinstance(entries, list) or len(entries) != len(case.criteria):
@@ -135,20 +137,19 @@ def _check_checklist(case: Case, verdict: Verdict) -> None:
                 raise RecordError(f"{key!r} must hold {allowed}, not {entry!r:.40}")
 
 
-def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | None:
+def _rubric(name: str, own: Rubric | None, notes: list[str]) -> Rubric | None:
     """Return the rubric that verdicts were given by; None, with a note, where its file is not found."""
-    for candidate in (given_path, name.partition("@")[0]):
-        try:
-            rubric = read_rubric(candidate) if candidate else None
-        except RecordError:
-            if candidate == given_path:
-                raise
-            rubric = None
-        if rubric is not None and rubric.name == name:
-            return rubric
+    if own is not None and own.name == name:
+        return own
+    with suppress(RecordError):
+        packaged = read_rubric(name.partition("@")[0])
+        if packaged.name == name:
+            return packaged
     if not without_scale(name):
-        note = f"the rubric {name} was not found (--rubric its.yaml): its scale and polarities are not checked"
-        notes += [note] if note not in notes else []
+        notes.append(
+            f"the rubric {name} was not found (--rubric its.yaml): its scale and polarities are "
+            "not checked"
+        )
     return None
 
 
@@ -161,12 +162,12 @@ def check_words(name: str, choices: Mapping[str, str], rubric: Rubric, needed: b
     if needed and rubric.degree.name not in choices:
         raise RecordError(f"'choices' has no {rubric.degree.name!r}")
     words = {criterion.name: criterion.words for criterion in rubric.criteria}
+    _check_named(choices, words, rubric.name)
     for criterion, word in choices.items():
-        _check_named([criterion], words, rubric.name)
         if word not in words[criterion]:
+            allowed = ", ".join(words[criterion])
             raise RecordError(
-                f"the {criterion} {word!r:.60} of {rubric.name} must be one of "
-                f"{', '.join(words[criterion])}"
+                f"the {criterion} {word!r:.60} of {rubric.name} must be one of {allowed}"
             )
 
 
@@ -180,8 +181,6 @@ def _check_named(criteria: Iterable[str], known: Collection[str], rubric: str) -
 
 def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError unless a verdict has scores on the scale of its rubric, or choices between the two that it shows."""
-    if rubric is not None and rubric.scale is not None:
-        _check_scale(verdict, rubric.name, *rubric.scale)
     choices, pair = verdict.choices or {}, verdict.pair or ()
     if verdict.valid and not (verdict.scores or verdict.expected_scores or choices):
         raise RecordError("'valid' is true, and there are neither scores nor choices")
@@ -192,20 +191,23 @@ def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
                 f"'pair' {verdict.pair} does not name the two models that 'order' shows"
             )
     if rubric is not None:
-        criteria = {criterion.name for criterion in rubric.criteria}
-        _check_named(choices, criteria, rubric.name)
-        if verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
-            has = ", ".join(sorted(criteria))
-            raise RecordError(f"'criterion_scores' must have the criteria of {rubric.name}: {has}")
+        _check_by_rubric(verdict, rubric)
     for criterion, choice in choices.items():
         if choice not in (*pair, *CHOICES[2:]):
             allowed = ", ".join(pair)
             raise RecordError(f"{criterion!r} must be one of {allowed}, tie, neither: {choice!r}")
 
 
-def _check_scale(verdict: Verdict, rubric: str, low: int, high: int) -> None:
-    """Raise RecordError for a score that is not on the scale of a rubric."""
-    for scores in verdict.score_lists.values():
-        for score in scores:
-            if score is not None and not low - 1e-6 <= score <= high + 1e-6:
-                raise RecordError(f"{score} is off the scale of {rubric}, {low} to {high}")
+def _check_by_rubric(verdict: Verdict, rubric: Rubric) -> None:
+    """Raise RecordError for a criterion that a rubric lacks, or a score that is not on its scale."""
+    criteria = {criterion.name for criterion in rubric.criteria}
+    _check_named(verdict.choices or (), criteria, rubric.name)
+    if verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
+        has = ", ".join(sorted(criteria))
+        raise RecordError(f"'criterion_scores' must have the criteria of {rubric.name}: {has}")
+    if rubric.scale is None:
+        return
+    low, high = rubric.scale
+    for score in chain.from_iterable(verdict.score_lists.values()):
+        if score is not None and not low - 1e-6 <= score <= high + 1e-6:
+            raise RecordError(f"{score} is off the scale of {rubric.name}, {low} to {high}")

@@ -10,7 +10,6 @@ Source: Accuracy 2-tuple and triple, paper section 4.3. Agreement among people i
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import combinations
 
 import numpy as np
 from numpy import ndarray
@@ -49,6 +48,13 @@ def in_steps(gaps: ArrayLike, step: float) -> ndarray:
     return np.where(np.abs(steps) < NO_CHANGE, 0.0, steps)
 
 
+def _counted_off(times: ndarray) -> tuple[ndarray, ndarray]:
+    """Return every index so many times, and the number of each repetition of it, from 0."""
+    index = np.repeat(np.arange(len(times)), times)
+    start = np.cumsum(times) - times
+    return index, np.arange(len(index)) - start[index]
+
+
 @dataclass(frozen=True)
 class Panel:
     """The responses of all cases, one after the other."""
@@ -79,32 +85,25 @@ class Panel:
         return np.bincount(self.group, minlength=len(self.case_of))
 
     @cached_property
+    def later(self) -> ndarray:
+        """How many responses of its group stand behind each response: int [responses]."""
+        ends = np.searchsorted(self.group, self.group, side="right")
+        return ends - np.arange(len(self.group)) - 1
+
+    @cached_property
     def pairs(self) -> tuple[ndarray, ndarray]:
         """All unordered pairs within groups, as indices (first, second) of responses, first before second."""
-        starts = np.cumsum(self.sizes) - self.sizes
-        pairs = [np.empty((2, 0), int)]
-        for size in np.unique(self.sizes):
-            within = np.stack(np.triu_indices(size, 1))
-            groups = starts[self.sizes == size]
-            pairs.append((groups[:, None] + within[:, None]).reshape(2, -1))
-        first, second = np.concatenate(pairs, axis=1)
-        order = np.lexsort((second, first))
-        return first[order], second[order]
+        first, step = _counted_off(self.later)
+        return first, first + 1 + step
 
     @cached_property
     def triples(self) -> ndarray:
         """All sets of three responses within groups, each as the indices of its three pairs: int [triples, 3]."""
-        pairs = self.sizes * (self.sizes - 1) // 2
-        before = np.cumsum(pairs) - pairs  # pairs of the groups before
-        triples = [np.empty((0, 3), int)]
-        for size in np.unique(self.sizes[self.sizes >= 3]):
-            number = np.zeros((size, size), int)  # of the pair (row, column) within its group
-            number[np.triu_indices(size, 1)] = np.arange(size * (size - 1) // 2)
-            a, b, c = np.array(list(combinations(range(size), 3))).T
-            within = np.column_stack([number[a, b], number[a, c], number[b, c]])
-            groups = before[self.sizes == size]
-            triples.append((groups[:, None, None] + within).reshape(-1, 3))
-        return np.concatenate(triples)
+        first, second = self.pairs
+        pair, step = _counted_off(self.later[second])
+        beside = pair + 1 + step  # the first response and the third
+        first_pair = np.searchsorted(first, second[pair])  # of the second response
+        return np.column_stack([pair, beside, first_pair + step])
 
     def relations(self, scores: ndarray) -> ndarray:
         """Return the relation of every pair: -1, 0, 1, NaN where a score is missing."""
@@ -251,7 +250,19 @@ def midranks(weights: ndarray, levels: ndarray) -> ndarray:
 
 
 CHOICES = ("first", "second", "tie", "neither")
+NO_CHOICE = -1
 KAPPA_OF_CHOICES = partial(kappa, 1 - np.eye(len(CHOICES)))
+
+
+def most_frequent(votes: ndarray, neutral: int) -> ndarray:
+    """Return the most frequent choice about each pair by votes [pairs, CHOICES]: int [pairs], `NO_CHOICE` without a vote.
+
+    `neutral` stands where two are equally frequent.
+    """
+    most = votes.max(axis=1)
+    is_contested = (votes == most[:, None]).sum(axis=1) > 1
+    choice = np.where(is_contested, neutral, votes.argmax(axis=1))
+    return np.where(most == 0, NO_CHOICE, choice)
 
 
 def choice_agreement(
@@ -264,7 +275,7 @@ def choice_agreement(
 
     Args:
         people: int [pairs], people's choices.
-        judge: int [pairs], the judge's choices, -1 if it has none: wrong in the accuracy, left out of kappa.
+        judge: int [pairs], the judge's choices, `NO_CHOICE` if it has none: wrong in the accuracy, left out of kappa.
         case: int [pairs], the case of each pair.
     """
     right = (people == judge).astype(float)

@@ -47,8 +47,8 @@ class Statistic:
 
     def units(self, clusters: ndarray) -> int:
         """Return the number of clusters with a case that contributes, by the cluster of each case."""
-        there = self.cells if self.columns is None else self.columns.any(axis=1)
-        return 0 if there is None else len(np.unique(clusters[there]))
+        there: Any = self.cells if self.columns is None else self.columns.any(axis=1)
+        return len(np.unique(clusters[there]))
 
 
 @dataclass(frozen=True)
@@ -214,11 +214,11 @@ def bootstrap(
     edges = np.cumsum([part.shape[1] for part in wide])
 
     def figures(counts: ndarray) -> ndarray:
-        sums = iter(np.split(counts @ columns, edges, axis=1))
+        of_wide = iter(np.split(counts @ columns, edges, axis=1))
         figures = np.empty((len(statistics), len(counts)))
-        for number, statistic in enumerate(statistics):
+        for figure, statistic in zip(figures, statistics):
             has_cells = statistic.columns is None
-            figures[number] = statistic.of(statistic.sums(counts) if has_cells else next(sums))
+            figure[:] = statistic.of(statistic.sums(counts) if has_cells else next(of_wide))
         return figures
 
     values = figures(np.ones((1, len(clusters))))[:, 0]

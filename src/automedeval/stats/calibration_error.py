@@ -1,12 +1,13 @@
 """Expected calibration error with an interval."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy import ndarray
 
 from automedeval.stats.bootstrap import Estimate, Joint, Statistic, divide, mean
-from automedeval.stats.folds import deal, each_fold
+from automedeval.stats.folds import each_fold
 
 FOLDS = 20
 BINS = 10
@@ -38,19 +39,22 @@ def calibration_error(
     count = np.bincount(case, minlength=cases)
     means, n = divide(gaps.sum(axis=0), count.sum()), len(judge)
     signed = np.zeros(cases)
-    for in_fold in each_fold(deal(np.arange(cases), FOLDS)):
+    for in_fold in each_fold(np.arange(cases), FOLDS):
         signed[in_fold] = gaps[in_fold] @ np.sign(gaps[~in_fold].sum(axis=0))
-
-    def apart(sums: ndarray, centre: ndarray | float) -> ndarray:
-        gaps = sums[:, :-1] - centre * sums[:, -1:]
-        return divide(np.abs(gaps).sum(axis=1), sums[:, -1])
 
     columns = np.column_stack([gaps, count])
     # By the triangle inequality, the distance of the gaps from the true gaps bounds by how much chance increases the error.
     # That of a resample's gaps from those of the cases is its bootstrap counterpart.
-    noise = Statistic(columns, lambda sums: apart(sums, means), n)
-    error = Statistic(columns, lambda sums: apart(sums, 0.0), n)
+    noise = Statistic(columns, partial(_apart, means), n)
+    error = Statistic(columns, partial(_apart, 0.0), n)
     return Joint((error, noise, mean(signed, count, n)), _moved)
+
+
+def _apart(centre: ndarray | float, sums: ndarray) -> ndarray:
+    """Return the mean distance of the bins' gaps from those of the centre, by the sums of the gaps and the count."""
+    count = sums[:, -1]
+    gaps = sums[:, :-1] - centre * count[:, None]
+    return divide(np.abs(gaps).sum(axis=1), count)
 
 
 def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:

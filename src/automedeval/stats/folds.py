@@ -5,15 +5,11 @@ from collections.abc import Iterator
 from numpy import ndarray
 
 
-def deal(case: ndarray, folds: int) -> ndarray:
-    """Deal cases into folds in turn, and return the fold of each entry; there are no more folds than cases.
+def each_fold(case: ndarray, folds: int) -> Iterator[ndarray]:
+    """Deal cases into folds in turn, no more than cases; yield, for every fold, whether an entry is in it: bool [entries].
 
     Args:
         case: int [entries], the number of each entry's case, from 0.
     """
-    return case % min(folds, int(case.max(initial=0)) + 1)
-
-
-def each_fold(fold: ndarray) -> Iterator[ndarray]:
-    """Yield, for every fold, whether an entry is in it: bool [entries]."""
-    return (fold == number for number in range(int(fold.max(initial=-1)) + 1))
+    folds = min(folds, int(case.max(initial=-1)) + 1)
+    return (case % folds == number for number in range(folds))

@@ -75,17 +75,18 @@ def forecast(values: Sequence[float | None]) -> Tree:
         return {"reason": NO_RISE}
     times = np.arange(rounds, dtype=float)
 
-    def fit(rate: float) -> Any:
-        """Fit from the curve with this rate through the first and the last round."""
-        first, last = np.maximum(measured[[0, -1]], NEARLY) ** (-1 / 3)
-        return scipy.optimize.least_squares(
-            lambda line: _values(line, times) - measured,
-            (max(last, LOWEST[0] + NEARLY), max(first - last, NEARLY), rate),
-            "3-point", (LOWEST, HIGHEST), x_scale=(1.0, 0.1, 0.5), ftol=1e-15, xtol=1e-15, gtol=1e-15,
-        )  # fmt: skip
-
+    # Begin from curves through the first and the last round.
+    first, last = np.maximum(measured[[0, -1]], NEARLY) ** (-1 / 3)
+    begin = (max(last, LOWEST[0] + NEARLY), max(first - last, NEARLY))
     # The sum of squares can have several minima: begin at several rates.
-    best = min(map(fit, RATES), key=lambda fitted: fitted.cost)
+    fits = [
+        scipy.optimize.least_squares(
+            lambda line: _values(line, times) - measured, (*begin, rate),
+            "3-point", (LOWEST, HIGHEST), x_scale=(1.0, 0.1, 0.5), ftol=1e-15, xtol=1e-15, gtol=1e-15,
+        )
+        for rate in RATES
+    ]  # fmt: skip
+    best = min(fits, key=lambda fitted: fitted.cost)
     if reason := _flaw(*best.x):
         return {"reason": reason}
     u, v, q = best.x
@@ -99,21 +100,15 @@ def forecast(values: Sequence[float | None]) -> Tree:
         record["no_interval"] = EXACT
     inverse = np.linalg.pinv(best.jac)
     for t in range(rounds, rounds + AHEAD):
-        reach = None
+        value = curve.at(t)
+        line: Tree = {"round": t, "value": value, "low": None, "high": None}
         if error is not None:
             spread = scipy.optimize.approx_fprime(best.x, _values, 1e-7, t) @ inverse
             student = float(scipy.special.stdtrit(freedom, 0.975))
             reach = student * error * math.sqrt(spread @ spread + 1)
-        record["next"].append(_line(curve, t, reach))
+            line |= {"low": max(0.0, value - reach), "high": min(1.0, value + reach)}
+        record["next"].append(line)
     return record
-
-
-def _line(curve: Curve, t: int, reach: float | None) -> Tree:
-    """Return the forecast of a round, with an interval that reaches so far, within 0 and 1."""
-    value = curve.at(t)
-    low = None if reach is None else max(0.0, value - reach)
-    high = None if reach is None else min(1.0, value + reach)
-    return {"round": t, "value": value, "low": low, "high": high}
 
 
 def _flaw(u: float, v: float, q: float) -> str | None:

@@ -29,10 +29,10 @@ def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> dict[str,
     use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
     rated, n = rated[use], int(use.sum())
     who = "all raters" if crossed else "two or more"
-    few = f"fewer than two responses that were rated by {who}"
-    reason = few if n < 2 else "all ratings are the same"
+    reason = f"fewer than two responses that were rated by {who}, or all ratings are the same"
     values = centred(ratings[use], rated)
-    count, total = rated.sum(axis=1), values.sum(axis=1)
+    count = rated.sum(axis=1)
+    total = values.sum(axis=1)
     between = total**2 / np.maximum(count, 1)
     parts = [np.ones(n), (values**2).sum(axis=1), between, total, count, count**2]
     if crossed:
@@ -48,19 +48,21 @@ def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> dict[str,
 def _icc(of_mean: bool, sums: ndarray) -> ndarray:
     """Return the correlation of one rater, or of the mean of all, by the sums of `icc`, last those of crossed raters."""
     targets, squares, between, total, count, count_squares = sums[:, :SUMS].T
-    k = sums.shape[1] - SUMS  # the number of crossed raters
+    of_raters = sums[:, SUMS:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        rows = (between - total**2 / count) / (targets - 1)
-        if k:
-            raters = (sums[:, SUMS:] ** 2).sum(axis=1) / targets - total**2 / count
+        centre = total**2 / count
+        rows = (between - centre) / (targets - 1)
+        k = (count - count_squares / count) / (targets - 1)
+        error = (squares - between) / (count - targets)
+        excess = 0.0  # of the variance of crossed raters
+        if of_raters.size:
+            raters = (of_raters**2).sum(axis=1) / targets - centre
             error = (squares - between - raters) / ((targets - 1) * (k - 1))
             excess = (raters / (k - 1) - error) / targets
-            whole = rows + excess if of_mean else rows + (k - 1) * error + k * excess
-        else:
-            error = (squares - between) / (count - targets)
-            size = (count - count_squares / count) / (targets - 1)
-            whole = rows if of_mean else rows + (size - 1) * error
-        variance = (squares - total**2 / count) / (count - 1)
+        whole = rows + excess
+        if not of_mean:
+            whole = whole + (k - 1) * (error + excess)
+        variance = (squares - centre) / (count - 1)
         none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
         share = (rows - error) / whole
     return only(share, ~none & np.isfinite(share))
@@ -77,22 +79,25 @@ def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) 
     values, case, n = ratings[use], case[use], int(use.sum())
     used = is_known(values)
     count = used.sum(axis=1)
+    others = np.maximum(count - 1, 1)
     reason = "no response with two ratings, or all ratings the same"
     if level == "interval":
         values = centred(values, used)
-        total, squares = values.sum(axis=1), (values**2).sum(axis=1)
-        disagreement = 2 * (count * squares - total**2) / np.maximum(count - 1, 1)
+        total = values.sum(axis=1)
+        squares = (values**2).sum(axis=1)
+        disagreement = 2 * (count * squares - total**2) / others
         columns = case_sums((count, total, squares, disagreement), case, cases)
         return Statistic(columns, _interval_alpha, n, reason)
-    levels = np.unique(values[used])
     if n == 0:
         return undefined(cases, n, reason)
+    levels = np.unique(values[used])
     if len(levels) > MOST_LEVELS:
         many = f"more than {MOST_LEVELS} different ratings: use the interval form"
         return undefined(cases, n, many)
     tallies = (values[:, None] == levels[:, None]).sum(axis=2)
-    together = tallies[:, :, None] * tallies[:, None, :] - np.eye(len(levels)) * tallies[:, :, None]
-    coincidences = together / np.maximum(count - 1, 1)[:, None, None]
+    together = tallies[:, :, None] * tallies[:, None, :]
+    oneself = np.eye(len(levels)) * tallies[:, :, None]
+    coincidences = (together - oneself) / others[:, None, None]
     columns = np.zeros((cases, len(levels) ** 2))
     np.add.at(columns, case, coincidences.reshape(n, -1))
     return Statistic(columns, _ordinal_alpha, n, reason)

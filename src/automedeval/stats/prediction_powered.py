@@ -92,16 +92,17 @@ def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -
     trust = float(gamma.mean())
     corrected = y - gamma * g[is_rated]
     value = float(corrected.mean())
-    parts = (corrected - value) / rated + trust * g[is_rated] / n
-    parts = parts - parts.mean()
-    others = trust * g[~is_rated] / n
-    of_others = float(others.var(ddof=1)) * len(others) if len(others) > 1 else 0.0
-    factor = rated / (rated - 1)
-    interval = _interval(value, factor * float(parts @ parts) + of_others, rated, bounds)
-    e = y - y.mean()
-    worth = float(e @ e) / rated / (float(parts @ parts) + of_others / factor)
+    residuals = (corrected - value) / rated + trust * g[is_rated] / n
+    variance = _spread(residuals) + _spread(trust * g[~is_rated] / n)
+    interval = _interval(value, variance, rated, bounds)
     weight = trust * (n - rated) / n
+    worth = float(y.var(ddof=1)) / variance
     return result | {"prediction_powered": interval, "weight": weight, "worth": worth}
+
+
+def _spread(terms: ndarray) -> float:
+    """Return the estimated variance of the sum of independent terms."""
+    return len(terms) * float(terms.var(ddof=1)) if len(terms) > 1 else 0.0
 
 
 def mean_over_cases(
@@ -125,24 +126,24 @@ def _gamma(y: ndarray, g: ndarray, n: int, squares: float) -> ndarray:
     rated = len(y)
     if n == rated or squares <= NOTHING:
         return np.zeros(rated)
-    values = (y.sum() - y) / (rated - 1)  # θ̂ without the case
-    products = (y @ g - y * g) - values * (g.sum() - g)
+    others = y.sum() - y
+    mean = others / (rated - 1)  # θ̂ without the case
+    products = (y @ g - y * g) - mean * (g.sum() - g)
     return products / (rated - 2) / (squares / (n - 1))
 
 
 def _interval(value: float, variance: float, cases: int, bounds: Bounds) -> Estimate:
     """Return value ± t √variance, within bounds; without variance, the binomial interval or none."""
     error = float(np.sqrt(variance))
+    is_few = cases < FEW_CASES
     if error <= 1e-9 * max(1.0, abs(value)):
-        if bounds and min(abs(value - bound) for bound in bounds) <= 1e-9:
-            is_high = abs(value - bounds[1]) <= 1e-9
-            low, high = binomial_interval(bounds[is_high], cases, bounds)
-            same = "all cases have the same value: exact binomial interval"
-            return Estimate(value, low, high, cases, same, cases < FEW_CASES, cases)
+        for bound in bounds or ():
+            if abs(value - bound) <= 1e-9:
+                low, high = binomial_interval(bound, cases, bounds)
+                same = "all cases have the same value: exact binomial interval"
+                return Estimate(value, low, high, cases, same, is_few, cases)
         return Estimate(value, n=cases, reason=NO_SPREAD, cases=cases)
     reach = float(scipy.special.stdtrit(cases - 1, 0.975)) * error
-    low, high = value - reach, value + reach
-    if bounds:
-        value = min(max(value, bounds[0]), bounds[1])
-        low, high = max(low, bounds[0]), min(high, bounds[1])
-    return Estimate(value, low, high, cases, None, cases < FEW_CASES, cases)
+    least, most = bounds or (-np.inf, np.inf)
+    value, low, high = np.clip([value, value - reach, value + reach], least, most).tolist()
+    return Estimate(value, low, high, cases, None, is_few, cases)

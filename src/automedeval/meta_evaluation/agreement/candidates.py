@@ -29,8 +29,7 @@ from automedeval.stats.prediction_powered import mean_over_cases
 LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
 MOST_MODELS = 40  # a table of more pairs cannot be read
 MOST_TOPICS = 20
-TURNED = {">": "<", "<": ">", "≈": "≈"}  # sign of two models → that of the second beside the first
-Two = tuple[str, str]
+Two = tuple[str, str]  # a model, and one that is clearly worse
 
 
 def compare_candidates(
@@ -51,40 +50,35 @@ def compare_candidates(
             )
         }
     judged = is_known(relation)
-    sides = np.stack(cases.panel.pairs)[:, judged]
-    case, (first, second) = cases.panel.case[sides[0]], cases.model_of[sides]
-    of_lower = np.where(first < second, 1, -1) * relation[judged]
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    compared = np.zeros((len(models), len(models)))
-    compared[low, high] = 1
-    present = np.flatnonzero(compared.any(axis=0) | compared.any(axis=1))
-    if not len(present):
+    if not judged.any():
         return {"gap": "no two models were compared"}
-    names = [models[number] for number in present]
-    if gap := _unconnected(compared[np.ix_(present, present)], names):
+    first, second = cases.model_of[np.stack(cases.panel.pairs)]
+    of_lower = np.where(first < second, relation, -relation)
+    kinds = np.unique(cases.kind_of_pair[judged])
+    compared = np.stack(np.divmod(kinds, len(models)))
+    if gap := _unconnected(compared, models):
         return {"gap": gap}
     win_rates = shares_won(cases, relation)
     means = {} if scores is None else means_by_model(cases, scores)
     records: JsonObject = {}
-    for name in names:
+    for number in np.unique(compared).tolist():
+        name = models[number]
         score = {"score": means[name]} if name in means else {}
         records[name] = score | {"win_rate": win_rates[name]}
     pairs = []
-    for i, j in np.argwhere(compared).tolist():
-        at = (low == i) & (high == j)
-        outcomes = _outcomes(of_lower[at], case[at], len(cases))
-        pairs.append({"pair": [models[i], models[j]], **outcomes})
+    for kind, (low, high) in zip(kinds, compared.T.tolist()):
+        at = judged & (cases.kind_of_pair == kind)
+        outcomes = _outcomes(of_lower[at], cases.panel.case_of_pair[at], len(cases))
+        pairs.append({"pair": [models[low], models[high]], **outcomes})
     return {"models": records, "pairs": pairs}
 
 
 def _outcomes(relation: ndarray, case: ndarray, cases: int) -> dict[str, Statistic]:
     """Return the shares of wins, ties and losses by the relations of two models, and the wins less the losses."""
-    return {
-        "win": mean_of(relation == 1, case, cases, "no pair", SHARE),
-        "tie": mean_of(relation == 0, case, cases, "no pair", SHARE),
-        "loss": mean_of(relation == -1, case, cases, "no pair", SHARE),
-        "margin": mean_of(relation, case, cases, bounds=(-1.0, 1.0)),
-    }
+    outcomes = {}
+    for name, sign in (("win", 1), ("tie", 0), ("loss", -1)):
+        outcomes[name] = mean_of(relation == sign, case, cases, "no pair", SHARE)
+    return outcomes | {"margin": mean_of(relation, case, cases, bounds=(-1.0, 1.0))}
 
 
 def means_by_model(
@@ -99,15 +93,13 @@ def means_by_model(
     places, values = places[there], values[there]
     models, case = cases.model_of[places], cases.panel.case[places]
     means: dict[str, Statistic | Estimate] = {}
-    if len(cases.models) > MOST_MODELS:
-        counts, sums = np.bincount(models), np.bincount(models, values)
-        for number in np.flatnonzero(counts).tolist():
-            mean = float(sums[number] / counts[number])
-            means[cases.models[number]] = Estimate(mean, n=int(counts[number]))
-        return means
     for number in np.unique(models).tolist():
         at = models == number
-        means[cases.models[number]] = mean_of(values[at], case[at], len(cases), bounds=bounds)
+        name = cases.models[number]
+        if len(cases.models) > MOST_MODELS:
+            means[name] = Estimate(float(values[at].mean()), n=int(at.sum()))
+        else:
+            means[name] = mean_of(values[at], case[at], len(cases), bounds=bounds)
     return means
 
 
@@ -134,15 +126,17 @@ def shares_won(cases: Cases, relation: ndarray) -> dict[str, Statistic | Estimat
 
 
 def _unconnected(compared: ndarray, models: list[str]) -> str | None:
-    """Return why models cannot be ranked together, None if comparisons, float [models, models], connect them all."""
-    parts, part = scipy.sparse.csgraph.connected_components(compared > 0, directed=False)
+    """Return why models cannot be ranked together, None if comparisons connect them all; int [2, pairs of models]."""
+    there = np.unique(compared)
+    graph = scipy.sparse.coo_array((np.ones(len(compared.T)), compared), (len(models),) * 2)
+    part = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][there]
+    parts = len(np.unique(part))
     if parts == 1:
         return None
-    largest = np.argmax(np.bincount(part))
-    apart = [name for name, group in zip(models, part) if group != largest]
+    apart = there[part != np.bincount(part).argmax()]
     return (
-        f"the {len(models)} models fall into {parts} groups that were never compared with each "
-        f"other ({first_three(apart)} apart)"
+        f"the {len(there)} models fall into {parts} groups that were never compared with each "
+        f"other ({first_three([models[number] for number in apart])} apart)"
     )
 
 
@@ -173,55 +167,50 @@ def standing(table: JsonObject) -> JsonObject:
     Returns:
         "order": the models by their mean share of pairs won, equal ones by name, none before one that it is clearly worse than;
         "equal": those with the share of the first, and it; "level": those that the first is not shown to be better than, by an
-        adjusted p-value below `LEVEL`; "signs": (model, model) → ">" better,
-        "<" worse, "≈" no clear difference, "" not compared; "wins": (model, model) → the share of their cases that the first
-        wins, ties counted half; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2"; "unclear": the
-        first model, the one that is hardest to tell from it, and about how many more cases would (None: no number), else None.
+        adjusted p-value below `LEVEL`; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2";
+        "unclear": the first model, the one that is hardest to tell from it, and about how many more cases would (None: no
+        number), else None.
     """
     pairs = table.get("pairs", [])  # none where nothing can be compared
-    signs: dict[Two, str] = {}
-    wins: dict[Two, float] = {}
+    won: dict[str, list[float]] = {model: [] for model in table.get("models", {})}
+    clear: set[Two] = set()
     for pair in pairs:
         first, second = pair["pair"]
         half = pair["tie"]["value"] / 2
-        wins[first, second] = pair["win"]["value"] + half
-        wins[second, first] = pair["loss"]["value"] + half
-        is_better = pair["margin"]["value"] > 0
-        sign = (">" if is_better else "<") if _is_clear(pair) else "≈"
-        signs[first, second], signs[second, first] = sign, TURNED[sign]
-    shares = {}
-    for model in table.get("models", {}):
-        shares[model] = round(fmean(share for (name, _), share in wins.items() if name == model), 9)
-    order = _in_order(shares, signs)
-    level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
+        won[first].append(pair["win"]["value"] + half)
+        won[second].append(pair["loss"]["value"] + half)
+        if _is_clear(pair):
+            is_better = pair["margin"]["value"] > 0
+            clear.add((first, second) if is_better else (second, first))
+    shares = {model: round(fmean(of_pairs), 9) for model, of_pairs in won.items()}
+    order = _in_order(shares, clear)
+    level = [model for model in order[1:] if (order[0], model) not in clear]
     equal = [model for model in level if shares[model] == shares[order[0]]]
     return {
         "order": order,
         "equal": order[:1] + equal,
         "level": level,
-        "signs": signs,
-        "wins": wins,
-        "ranks": _ranks(order, signs),
-        "unclear": _hardest(order, signs, pairs),
+        "ranks": _ranks(order, clear),
+        "unclear": _hardest(order, pairs),
     }
 
 
-def _in_order(shares: Mapping[str, float], signs: Mapping[Two, str]) -> list[str]:
+def _in_order(shares: Mapping[str, float], clear: set[Two]) -> list[str]:
     """Return the models by their shares, equal ones by name, none before one that it is clearly worse than."""
     rest = sorted(shares, key=lambda model: (-shares[model], model))
     order: list[str] = []
     while rest:
-        worse = {two[1] for two, sign in signs.items() if sign == ">" and two[0] in rest}
+        worse = {worse for better, worse in clear if better in rest}
         free = [model for model in rest if model not in worse]
         order.append((free or rest)[0])
         rest.remove(order[-1])
     return order
 
 
-def _ranks(order: Sequence[str], signs: Mapping[Two, str]) -> dict[str, str]:
+def _ranks(order: Sequence[str], clear: set[Two]) -> dict[str, str]:
     """Return the ranks that clear differences leave each model, as "1" or "1–2"."""
-    losses = Counter(model for (model, _), sign in signs.items() if sign == "<")
-    beaten = Counter(model for (model, _), sign in signs.items() if sign == ">")
+    losses = Counter(worse for _, worse in clear)
+    beaten = Counter(better for better, _ in clear)
     ranks = {}
     for model in order:
         first, last = 1 + losses[model], len(order) - beaten[model]
@@ -230,15 +219,19 @@ def _ranks(order: Sequence[str], signs: Mapping[Two, str]) -> dict[str, str]:
 
 
 def _hardest(
-    order: Sequence[str], signs: Mapping[Two, str], pairs: Sequence[JsonObject]
+    order: Sequence[str], pairs: Sequence[JsonObject]
 ) -> tuple[str, str, int | None] | None:
     """Return the first model, the one that is hardest to tell from it, and how many more cases would."""
-    more = {frozenset(pair["pair"]): pair["more_cases"] for pair in pairs}
-    unclear = []
-    for model in order:
-        if signs.get((order[0], model)) == "≈":
-            unclear.append((order[0], model, more[frozenset((order[0], model))]))
-    return max(unclear, key=lambda two: math.inf if two[2] is None else two[2], default=None)
+    more: dict[str, int | None] = {}
+    for pair in pairs:
+        if order[0] in pair["pair"] and not _is_clear(pair):
+            (other,) = {*pair["pair"]} - {order[0]}
+            more[other] = pair["more_cases"]
+    unclear = [model for model in order if model in more]
+    if not unclear:
+        return None
+    hardest = max(unclear, key=lambda model: more[model] or math.inf)
+    return order[0], hardest, more[hardest]
 
 
 def ranked(cases: Cases, relation: ndarray) -> JsonObject:

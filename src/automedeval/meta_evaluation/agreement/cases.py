@@ -67,16 +67,21 @@ class Cases:
     @cached_property
     def models(self) -> list[str]:
         """The names of the candidates, in the order of their first response in the file."""
-        names: dict[str, None] = {}
-        for number in self.file_order:
-            names |= dict.fromkeys(self.records[number].models)
-        return list(names)
+        models = (self.records[number].models for number in self.file_order)
+        return list(dict.fromkeys(chain.from_iterable(models)))
 
     @cached_property
     def model_of(self) -> ndarray:
         """The number of each response's model in `models`: int [responses]."""
         numbers = {name: number for number, name in enumerate(self.models)}
         return np.array([numbers[name] for case in self.records for name in case.models])
+
+    @cached_property
+    def kind_of_pair(self) -> ndarray:
+        """The two models of each pair, in whatever order, as one number: their numbers, the lower one times all models."""
+        first, second = self.panel.pairs
+        low, high = np.sort([self.model_of[first], self.model_of[second]], axis=0)
+        return low * len(self.models) + high
 
     def by_model(self, which: ndarray) -> Iterator[tuple[str, ndarray]]:
         """Yield every model with some of these responses, bool [responses], and the numbers of its own, ascending."""

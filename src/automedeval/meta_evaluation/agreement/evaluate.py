@@ -4,7 +4,7 @@
 all of them, so that differences between judges are paired.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -32,10 +32,12 @@ from automedeval.rubrics import TAGS, Criterion, packaged_rubrics, read_rubric
 from automedeval.stats.agreement import (
     CHOICES,
     CORRELATIONS,
+    NO_CHOICE,
     accuracies,
     choice_agreement,
     concordance,
     correlations,
+    most_frequent,
 )
 from automedeval.stats.bootstrap import (
     RESAMPLES,
@@ -89,13 +91,11 @@ def meta_evaluate(
         tree["verdict_ratings"] = _verdict_ratings(cases, given[VerdictRating])
         tree["verdict_errors"] = _verdict_errors(cases, given[VerdictRating])
     result = estimate(tree, cases.clusters, resamples)
-    if people is not None:
-        result["comparisons"] = differences(result["comparisons"])
-        for row in rivals:
-            of_row = [record for record in result["comparisons"] if record["first"] == row.name]
-            result["judges"][row.name]["best_baseline"] = best_baseline(of_row)
-    if "contrasts" in result:
-        result["contrasts"] = differences(result["contrasts"])
+    for compared in {"comparisons", "contrasts"} & result.keys():
+        result[compared] = differences(result[compared])
+    for row in rivals if people is not None else ():
+        of_row = [record for record in result["comparisons"] if record["first"] == row.name]
+        result["judges"][row.name]["best_baseline"] = best_baseline(of_row)
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
     for record in result.get("preferences", []):
@@ -238,7 +238,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
 
 
 def _choices(
-    cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]
+    cases: Cases, judges: Sequence[VerdictTable], people: Mapping[str, ndarray]
 ) -> JsonObject:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
@@ -251,29 +251,18 @@ def _choices(
         if rubric.mode == "pairwise":
             packaged |= {criterion.name: criterion for criterion in rubric.criteria}
     for name, votes in people.items():
-        majority = _majority(votes)
-        decided = np.array(sorted(majority), int)
+        majority = most_frequent(votes, NO_CHOICE)
+        without = int(votes.any(axis=1).sum() - (majority != NO_CHOICE).sum())
         for judge in judges:
             choices = _judged(judge, name, packaged.get(name))
             if choices is None:
                 continue
-            pairs = decided[judge.asked_pairs[decided]]
-            chosen = np.array([majority[pair] for pair in pairs.tolist()], int)
+            pairs = np.flatnonzero(judge.asked_pairs & (majority != NO_CHOICE))
             case = cases.panel.case_of_pair[pairs]
-            counts = {"pairs": len(pairs), "without_majority": len(votes) - len(decided)}
-            measures = choice_agreement(chosen, choices[pairs], case, len(cases))
+            counts = {"pairs": len(pairs), "without_majority": without}
+            measures = choice_agreement(majority[pairs], choices[pairs], case, len(cases))
             records.setdefault(judge.name, {})[name] = counts | measures
     return records
-
-
-def _majority(votes: dict[int, Counter]) -> dict[int, int]:
-    """Return pair → the most frequent choice, of those without a second one as frequent."""
-    majority = {}
-    for pair, counter in votes.items():
-        (choice, most), *others = counter.most_common(2)
-        if not others or most > others[0][1]:
-            majority[pair] = choice
-    return majority
 
 
 def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndarray | None:
@@ -294,7 +283,7 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
     if criterion is not None:
         neutral, better = criterion.neutral, 1 if criterion.polarity == "better" else -1
     conditions = [np.isnan(relation), relation == better, relation == -better]
-    return np.select(conditions, [-1, 0, 1], CHOICES.index(neutral))
+    return np.select(conditions, [NO_CHOICE, 0, 1], CHOICES.index(neutral))
 
 
 def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> JsonObject:

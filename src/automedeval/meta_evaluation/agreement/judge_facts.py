@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,23 @@ from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile, spent
-from automedeval.meta_evaluation.table import Row, VerdictTable, expected_values, own_values
+from automedeval.meta_evaluation.table import Row, VerdictTable, expected_values
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, question_text, read_json
 from automedeval.records.language import foreign_answers
 from automedeval.records.run_record import columns_of_run, run_arguments
 from automedeval.rubrics import without_scale
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
-from automedeval.stats.bootstrap import Statistic, estimate, is_known, only, plain, ratio
+from automedeval.stats.bootstrap import (
+    SHARE,
+    Statistic,
+    estimate,
+    is_known,
+    mean_of,
+    only,
+    plain,
+    ratio,
+)
 
 # (case, model) of a response → its numbers that differ from the reference, see `evidence.run.marked_numbers`
 Marks = dict[tuple[str, str], list[JsonObject]]
@@ -98,27 +106,25 @@ def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
 def notes_on(judge: VerdictTable) -> list[str]:
     """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
     cases, name, notes = judge.cases, judge.name, []
-
-    def without(missing: ndarray) -> str:
-        count, first = int(missing.sum()), cases.records[missing.argmax()].id
-        return (
-            f"no verdict on {count} of {len(cases)} cases, for example {first!r}: counted as "
-            "invalid"
-        )
-
-    if (missing := judge.given == 0).any():
-        notes.append(f"{name}: {without(missing)}")
+    gaps = [(name, judge.given == 0, "")]
+    for run in judge.runs if len(judge.runs) > 1 else ():
+        in_run = np.bincount(judge.case_of[judge.run == run], minlength=len(cases))
+        is_missing = (in_run == 0) & (judge.given > 0)
+        gaps.append((f"{name}, run {run}", is_missing, " in that run"))
+    for who, is_missing, where in gaps:
+        if is_missing.any():
+            first = cases.records[is_missing.argmax()].id
+            notes.append(
+                f"{who}: no verdict on {is_missing.sum()} of {len(cases)} cases, for example "
+                f"{first!r}: counted as invalid{where}"
+            )
     if never := [cases.models[number] for number in np.unique(cases.model_of[~judge.asked])]:
         models = first_three(never)
         notes.append(f"{name} was never asked about {models}: left out of its figures")
-    for run in judge.runs if len(judge.runs) > 1 else ():
-        in_run = np.bincount(judge.case_of[judge.run == run], minlength=len(cases))
-        if (missing := (in_run == 0) & (judge.given > 0)).any():
-            notes.append(f"{name}, run {run}: {without(missing)} in that run")
-    first, second = cases.panel.pairs
-    if left := int((judge.asked[first] & judge.asked[second] & ~judge.asked_pairs).sum()):
+    both_asked = judge.asked[np.stack(cases.panel.pairs)].all(axis=0)
+    if left := int((both_asked & ~judge.asked_pairs).sum()):
         notes.append(
-            f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its "
+            f"{name} was never asked to compare {left} of {len(both_asked)} pairs: left out of its "
             "figures"
         )
     return notes
@@ -197,16 +203,15 @@ def prefers_first(judge: VerdictTable) -> Statistic:
 
     Undefined where every verdict shows the responses in the order of the case: there the place is not told from the model.
     """
-    wins, pairs = np.zeros(len(judge.cases)), np.zeros(len(judge.cases))
-    turned = any(verdict.order != tuple(sorted(verdict.order)) for verdict in judge.verdicts)
-    for case, verdict in zip(judge.case_of, judge.verdicts) if turned else ():
-        models = judge.cases.records[case].models
-        values = expected_values(verdict) or own_values(verdict, judge.rubric, models)
-        shown = [values[index] for index in verdict.order if index in values]
-        for earlier, later in combinations(shown, 2):
-            pairs[case] += 1
-            wins[case] += (1 + np.sign(round(earlier - later, 4))) / 2
-    return ratio(wins, pairs, "no order but that of the cases")
+    panel = judge.panel
+    first, second = panel.pairs
+    values = judge.column(lambda verdict: expected_values(verdict) or judge.own_of(verdict))
+    # 1 where the first response of the case is shown earlier, -1 where it is shown later.
+    way = np.sign(judge.slot[second] - judge.slot[first])
+    wins = way * np.sign(np.round(values[first] - values[second], 4))
+    shares = only((1 + wins) / 2, (way < 0).any())
+    reason = "no order but that of the cases"
+    return mean_of(shares, panel.case_of_pair, panel.cases, reason, SHARE)
 
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:

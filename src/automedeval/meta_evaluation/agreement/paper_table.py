@@ -80,9 +80,8 @@ def paper_table(
         and of other judges than ours "difference" (less ours), "p" and "p_adjusted", of the correlations of ours "p".
     """
     statistics, estimates = rationales or ({}, {})
-    compared = [
-        column for column in RATIONALES if any(column in each for each in estimates.values())
-    ]
+    named = set().union(*estimates.values())
+    compared = [column for column in RATIONALES if column in named]
     columns = [*compared, *OF_SCORES]
 
     def figures_of(column: str, side: Sequence[Row], similarity: Rationales) -> Figures:
@@ -92,16 +91,13 @@ def paper_table(
             figures[row.name] = _by_run(column, record)
         return figures
 
-    by_name = {row.name: row for row in rows}
-    lines = {row.name: (row.judge.name, row.criterion) for row in rows}
-    trainings: dict[str, list[Row]] = {}
+    trainings = trainings_of(rows)
     table = []
-    for line, names in trainings_of(lines).items():
-        trainings[line] = [by_name[name] for name in names]
-        record = _about(line, trainings[line])
+    for line, side in trainings.items():
+        record = _about(line, side)
         for column in columns:
             bounds = SHARE if column in ACCURACIES else None
-            figures = figures_of(column, trainings[line], estimates)
+            figures = figures_of(column, side, estimates)
             record["cells"][column] = over_runs(figures, bounds)
         table.append(record)
     ours = next(record for record in table if main in record["names"])

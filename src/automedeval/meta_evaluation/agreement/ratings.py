@@ -3,7 +3,7 @@
 A record that does not fit the cases is an error with file and line. What is left out is a note in the report.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -235,9 +235,10 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
         yield f"{pairs}: not compared (--raters anonymous compares their means)"
 
 
-def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
-    """Read people's choices between two responses: criterion → pair → votes by index of CHOICES; and notes."""
-    votes: dict[str, dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
+def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]]:
+    """Read people's choices between two responses: criterion → votes, int [pairs, CHOICES]; and notes."""
+    none = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
+    votes: dict[str, ndarray] = defaultdict(none.copy)
     notes: list[str] = []
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
@@ -247,7 +248,7 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]]
             code = CHOICES.index(choice.choice)
         else:
             code = int(responses[choice.pair.index(choice.choice)] != first)
-        votes[choice.criterion][cases.pair_index[first, second]][code] += 1
+        votes[choice.criterion][cases.pair_index[first, second], code] += 1
     return votes, notes
 
 
@@ -268,16 +269,14 @@ def read_verdict_ratings(
     for verdict in verdicts:
         digests[verdict.case_id, verdict.judge].add(verdict.digest)
     notes: list[str] = []
-    others = without = 0
-    placed = []
+    placed, others = [], 0
     for place, rating in cases.known(read_placed(path, VerdictRating), path, "rating on", notes):
-        of_verdicts = digests.get((rating.case_id, rating.judge), {rating.verdict_digest})
-        if rating.verdict_digest is None:
-            without += 1
-        elif rating.verdict_digest not in of_verdicts:
+        given = digests.get((rating.case_id, rating.judge))
+        if given is None or rating.verdict_digest in (None, *given):
+            placed.append((place, rating))
+        else:
             others += 1
-            continue
-        placed.append((place, rating))
+    without = sum(rating.verdict_digest is None for _, rating in placed)
     for place, rating in without_repeats(placed, lambda rating: rating.judge):
         with errors_at(place):
             check_number(rating.score, "score")
@@ -333,17 +332,13 @@ def preference_shares(preferences: Preferences, cases: int) -> list[JsonObject]:
 
 def _shares(votes: list[Vote], cases: int) -> JsonObject:
     """Return the shares of the outcomes of some votes, of all together and by annotator."""
-    annotators: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for _, annotator, outcome in votes:
-        annotators[annotator][outcome] += 1
-    case = np.array([vote[0] for vote in votes])
-    outcomes = np.array([vote[2] for vote in votes])
+    case, annotators, outcomes = [np.array(column) for column in zip(*votes)]
     record: JsonObject = {}
     for number, name in enumerate(OUTCOMES):
         record[name] = mean_of(outcomes == number, case, cases, "no preference", SHARE)
     record["margin"] = mean_of(1.0 - outcomes, case, cases, "no preference", (-1.0, 1.0))
-    record["annotators"] = {
-        name: [count / sum(counts) for count in counts]
-        for name, counts in sorted(annotators.items())
-    }
-    return record | {"cases": len(np.unique(case))}
+    shares = {}
+    for name in np.unique(annotators).tolist():
+        own = outcomes[annotators == name]
+        shares[name] = (np.bincount(own, minlength=len(OUTCOMES)) / len(own)).tolist()
+    return record | {"annotators": shares, "cases": len(np.unique(case))}

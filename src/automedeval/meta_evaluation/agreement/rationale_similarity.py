@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
 from automedeval.rubrics.rationale import DOCTOR, permute
-from automedeval.stats.bootstrap import mean_of
+from automedeval.stats.bootstrap import mean_of, only
 
 LABEL = "similarity to the teacher's rationale, not its quality"
 Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
@@ -62,7 +61,6 @@ def teacher_among(judges: Sequence[VerdictTable], name: str) -> VerdictTable:
 class Compared(NamedTuple):
     """A rationale of a judge beside the teacher's on the same responses."""
 
-    judge: str
     run: int
     case: int
     text: str
@@ -90,50 +88,48 @@ def compare_rationales(
     Raises:
         RecordError: `score` refuses the texts or the settings.
     """
-    table: dict[str, JsonObject] = {}
-    compared: list[Compared] = []
     by_teacher, _ = rationales_of(teacher)
     references = {shown: [text for _, text in texts] for shown, texts in by_teacher.items()}
-    for judge in judges:
-        if judge.kind == "judge":
-            of_judge, table[judge.name] = _beside_teacher(judge, teacher, references)
-            compared += of_judge
+    table: dict[str, JsonObject] = {}
     result = {"teacher": teacher.judge, "label": LABEL, "settings": settings, "judges": table}
-    if not compared:
-        return result
-    predictions = [rationale.text for rationale in compared]
-    of_teacher = [rationale.of_teacher for rationale in compared]
-    with foreign_errors_at("the rationales cannot be compared", ValueError):
-        metric = score(predictions=predictions, references=of_teacher, **settings)
-    result |= {name: metric[name] for name in ("bert_score_hash", "revisions") if name in metric}
-    truncated = Counter(compared[number].judge for number in metric["truncated"])
+    for judge in judges:
+        if judge.kind != "judge":
+            continue
+        compared, record = _beside_teacher(judge, teacher, references)
+        table[judge.name] = record
+        if not compared:
+            continue
+        predictions = [rationale.text for rationale in compared]
+        of_teacher = [rationale.of_teacher for rationale in compared]
+        with foreign_errors_at("the rationales cannot be compared", ValueError):
+            metric = score(predictions=predictions, references=of_teacher, **settings)
+        for name in ("bert_score_hash", "revisions"):
+            if name in metric:
+                result[name] = metric[name]
+        record |= {"truncated": len(metric["truncated"])} | _figures(metric, compared, len(cases))
+        if len(judge.runs) > 1:
+            record["runs"] = [
+                {"run": run} | _figures(metric, compared, len(cases), run) for run in judge.runs
+            ]
+    return result
+
+
+def _figures(
+    metric: JsonObject, compared: Sequence[Compared], cases: int, run: int | None = None
+) -> JsonObject:
+    """Return the means of what the metric says of these rationales, or of those of one run."""
     scores = {}
     if "bert_score" in metric:
         scores["bert_score"] = metric["bert_score"]["f1"]
     if "bart_score" in metric:
         scores["bart_score"] = metric["bart_score"]
-    case_of = np.array([rationale.case for rationale in compared])
-    run_of = np.array([rationale.run for rationale in compared])
-    judge_of = np.array([rationale.judge for rationale in compared])
-
-    def figures(which: ndarray) -> JsonObject:
-        none = "no rationale has a score"
-        return {
-            name: mean_of(np.array(values, float)[which], case_of[which], len(cases), none)
-            for name, values in scores.items()  # None becomes NaN
-        }
-
-    for judge in judges:
-        of_judge = judge_of == judge.name
-        if not of_judge.any():
-            continue
-        record = table[judge.name]
-        record |= {"truncated": truncated[judge.name]} | figures(of_judge)
-        if len(judge.runs) > 1:
-            record["runs"] = [
-                {"run": run} | figures(of_judge & (run_of == run)) for run in judge.runs
-            ]
-    return result
+    case = np.array([rationale.case for rationale in compared])
+    use = np.array([run in (None, rationale.run) for rationale in compared])
+    figures = {}
+    for name, of_rationales in scores.items():
+        values = only(np.array(of_rationales, float), use)  # None becomes NaN
+        figures[name] = mean_of(values, case, cases, "no rationale has a score")
+    return figures
 
 
 def _beside_teacher(
@@ -149,7 +145,7 @@ def _beside_teacher(
             left_out["without a rationale of the teacher's"] += len(texts)
             continue
         for run, text in texts:
-            compared.append(Compared(judge.name, run, shown[0], text, references[shown]))
+            compared.append(Compared(run, shown[0], text, references[shown]))
     record = {"rationales": len(compared), "left_out": dict(left_out), "runs": None}
     if not compared:
         without = "this judge gives no rationale, or no valid verdict"

@@ -30,23 +30,19 @@ def repeated(names: Sequence[str]) -> dict[str, list[str]]:
     return {name: [name, *(run for _, run in sorted(later))] for name, later in runs.items()}
 
 
-def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[str]]:
-    """Return the name of each judge's first training → those of all of them, in the order of the judges.
-
-    Args:
-        names: the name of a line → its judge, and its criterion if it is one of a pairwise judge.
-    """
-    lines = {key: line for line, key in names.items()}
+def trainings_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the name of the line of each judge's first training → the lines of all of them, in the order of the judges."""
+    lines = {(row.judge.name, row.criterion): row for row in rows}
     several = repeated(list(dict.fromkeys(judge for judge, _ in lines)))
     first = {run: name for name, runs in several.items() for run in runs}
-    trainings: dict[str, list[str]] = {}
-    for (judge, criterion), line in lines.items():
+    trainings: dict[str, list[Row]] = {}
+    for (judge, criterion), row in lines.items():
         base = first.get(judge, judge)
         # Of a training other than the first, unless the first has no choice on this criterion.
         if base != judge and (base, criterion) in lines:
             continue
         keys = [(name, criterion) for name in several.get(judge, [judge])]
-        trainings[line] = [lines[key] for key in keys if key in lines]
+        trainings[row.name] = [lines[key] for key in keys if key in lines]
     return trainings
 
 
@@ -61,22 +57,21 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
         "mean" with its interval over cases, "sd", the standard deviation (n - 1) between runs, None where there is one run, and
         "values", the runs' figures. Mean and sd are undefined if one of the runs has no figure.
     """
-    trainings: dict[str, Estimate] = {}
-    for name, runs in figures.items():
-        if len(figures) > 1:
-            trainings[name] = average(list(runs.values()), bounds)
-        else:
-            trainings = {f"run {number}": figure for number, figure in runs.items()}
-    mean = average(list(trainings.values()), bounds)
+    if len(figures) > 1:
+        trainings = {name: average([*runs.values()], bounds) for name, runs in figures.items()}
+    else:
+        (runs,) = figures.values()
+        trainings = {f"run {number}": figure for number, figure in runs.items()}
+    mean = average([*trainings.values()], bounds)
+    sd: float | None = None
     values = [figure.value for figure in trainings.values()]
     defined = [value for value in values if value is not None]
-    if len(values) < 2:
-        return {"mean": mean, "sd": None, "values": values}
-    if len(defined) == len(values):
-        return {"mean": mean, "sd": stdev(defined), "values": values}
-    name, figure = list(trainings.items())[values.index(None)]
-    mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
-    return {"mean": mean, "sd": None, "values": values}
+    if len(defined) == len(values) > 1:
+        sd = stdev(defined)
+    elif len(values) > 1:
+        name, figure = list(trainings.items())[values.index(None)]
+        mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
+    return {"mean": mean, "sd": sd, "values": values}
 
 
 def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> None:

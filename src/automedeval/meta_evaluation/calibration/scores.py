@@ -4,7 +4,7 @@ The expected score of a response is a rising function of the judge's score, or o
 regression. It has no whole score: rounded means would be the same for nearly every response.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import estimate, is_known, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
-from automedeval.stats.folds import deal, each_fold
+from automedeval.stats.folds import each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
 DIGITS = 6  # of what is learnt, and of the values that it is applied to
@@ -53,25 +53,19 @@ def rising(x: ndarray, y: ndarray, weight: ndarray) -> Knots:
     return tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist()))
 
 
-def points_of(knots: Knots, x: ndarray) -> ndarray:
+def points_of(knots: Knots, x: Any) -> ndarray:
     """Return the points at the judge's scores."""
     centres, heights = zip(*knots)
     return np.interp(x, centres, heights)
 
 
-def values_of(verdict: Verdict, source: str) -> dict[int, float]:
-    """Return index of a response → its score, of those that are neither empty nor unread."""
-    scores, models = getattr(verdict, source), models_of(verdict)
+def scores_of(verdict: Verdict, source: str) -> Sequence[float | None]:
+    """Return a valid verdict's scores from this field; RecordError if it has none there."""
+    scores = getattr(verdict, source)
     if scores is None:
-        raise RecordError(
-            f"case {verdict.case_id!r}: the verdict has no {source.replace('_', ' ')}: nothing "
-            "else can be calibrated"
-        )
-    values = {}
-    for index in verdict.values:
-        if models[index] not in verdict.empty and scores[index] is not None:
-            values[index] = scores[index]
-    return values
+        what = f"the verdict has no {source.replace('_', ' ')}"
+        raise RecordError(f"case {verdict.case_id!r}: {what}: nothing else can be calibrated")
+    return scores
 
 
 class Sample(NamedTuple):
@@ -109,14 +103,15 @@ class Sample(NamedTuple):
     def errors(self, cases: int) -> JsonObject:
         """Return the calibration error before the fit and after it, of each case by a line through the other cases."""
         after = np.empty(len(self.people))
-        for in_fold in each_fold(deal(self.case, FOLDS)):
+        for in_fold in each_fold(self.case, FOLDS):
             line = self.rising(~in_fold[self.response])
             points = points_of(line, self.score)
             after[in_fold] = np.bincount(self.response, points * self.weight)[in_fold]
         before = np.bincount(self.response, self.score * self.weight)
-        errors = {}
-        for name, scores in (("before", before), ("after", after)):
-            errors[name] = calibration_error(scores, self.people, self.case, cases)
+        errors = {
+            "before": calibration_error(before, self.people, self.case, cases),
+            "after": calibration_error(after, self.people, self.case, cases),
+        }
         return plain(estimate(errors, cases))
 
 
@@ -151,7 +146,7 @@ class Calibration:
         table, rated = beside_people(verdicts, ratings, rubric)
         source = "expected_scores" if table.has_expected else "scores"
         for verdict in table.valid:
-            values_of(verdict, source)  # refuses a verdict without these
+            scores_of(verdict, source)  # refuses a verdict without these
         sample = Sample.of(table, rated)
         cases = len(np.unique(sample.case))
         if cases < FEWEST:
@@ -185,15 +180,13 @@ class Calibration:
         Raises:
             RecordError: the verdict is of another judge, or of other settings, than the verdicts that this was learnt from.
         """
-        where = f"case {verdict.case_id!r}"
+        where = f"case {verdict.case_id!r}: judged"
         if verdict.settings != self.settings:
-            raise RecordError(
-                f"{where}: judged with other settings than the verdicts to calibrate with"
-            )
+            raise RecordError(f"{where} with other settings than the verdicts to calibrate with")
         if verdict.valid and verdict.rubric not in self.judged_by:
+            by = ", ".join(self.judged_by)
             raise RecordError(
-                f"{where}: judged by {verdict.rubric}, and the verdicts to calibrate with by "
-                f"{', '.join(self.judged_by)}"
+                f"{where} by {verdict.rubric}, and the verdicts to calibrate with by {by}"
             )
         fresh = replace(  # the scores are on the judge's scale
             verdict, judge=name, rubric=self.rubric.name, settings=self.fingerprint,
@@ -201,13 +194,14 @@ class Calibration:
         )  # fmt: skip
         if not verdict.valid:
             return fresh
-        models, lowest = models_of(verdict), float(_scale(self.rubric)[0])
-        expected: list[float | None] = [None] * len(verdict.scores or verdict.expected_scores or ())
-        for index, value in values_of(verdict, self.source).items():
-            expected[index] = round(points_of(self.knots, np.array([value])).item(), DIGITS)
+        models, scores = models_of(verdict), scores_of(verdict, self.source)
+        expected: list[float | None] = [None] * len(scores)
         for index in verdict.order:
             if models[index] in verdict.empty:  # whatever was learnt of answers
-                expected[index] = lowest
+                expected[index] = float(_scale(self.rubric)[0])
+            elif scores[index] is not None:
+                points = points_of(self.knots, scores[index])
+                expected[index] = round(float(points), DIGITS)
         return replace(fresh, expected_scores=tuple(expected))
 
     def to_dict(self) -> JsonObject:
@@ -233,15 +227,14 @@ def calibrate(
     Raises:
         RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or no case is rated, or every one.
     """
-    placed = list(judge_verdicts(verdicts, judge))
+    placed = judge_verdicts(verdicts, judge)
     for place, verdict in placed:
         if verdict.checklist is not None:
             raise RecordError(
                 f"{place}: a verdict on the criteria of a case, and only scores are calibrated"
             )
-    cases = (_case_of(verdict) for _, verdict in placed)
-    placed_rated, _ = placed_ratings(ratings, cases, rubric.better)
-    ratings_read = [rating for _, rating in placed_rated]
+    cases = [_case_of(verdict) for _, verdict in placed]
+    ratings_read = [rating for _, rating in placed_ratings(ratings, cases, rubric.better)[0]]
     learnt_from = {rating.case_id for rating in ratings_read}
     rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
     files = f"{', '.join(verdicts)}, {ratings}"
@@ -259,31 +252,32 @@ def calibrate(
     return calibration, moved
 
 
-def judge_verdicts(places: Sequence[str], judge: str | None) -> Iterator[tuple[str, Verdict]]:
-    """Yield ("file:line", verdict) of one judge, of all files and folders.
+def judge_verdicts(places: Sequence[str], judge: str | None) -> list[tuple[str, Verdict]]:
+    """Return ("file:line", verdict) of one judge, of all files and folders.
 
     Raises:
         RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a fault of
             `placed_verdicts`.
     """
-    names, kinds = set(), set()
-    for place, verdict in placed_verdicts(places):
-        if judge not in (None, verdict.judge):
-            continue
-        names.add(verdict.judge)
-        kinds.add(without_scale(verdict.rubric))
-        with errors_at(place):
-            if len(names) > 1:
-                of_judges = ", ".join(sorted(names))
-                raise RecordError(f"verdicts of {of_judges}: choose one with --judge")
-            if len(kinds) > 1:
-                raise RecordError(
-                    "scores together with numbers without a scale: calibrate them separately"
-                )
-        yield place, verdict
-    if not names:
+    placed = [
+        (place, verdict)
+        for place, verdict in placed_verdicts(places)
+        if judge in (None, verdict.judge)
+    ]
+    if not placed:
         whom = "" if judge is None else f" of the judge {judge!r}"
         raise RecordError(f"{', '.join(places)}: no verdict{whom}")
+    names, kinds = set(), set()
+    for place, verdict in placed:
+        names.add(verdict.judge)
+        kinds.add(without_scale(verdict.rubric))
+        if len(names) > 1:
+            of_judges = ", ".join(sorted(names))
+            raise RecordError(f"{place}: verdicts of {of_judges}: choose one with --judge")
+        if len(kinds) > 1:
+            mixed = "scores together with numbers without a scale: calibrate them separately"
+            raise RecordError(f"{place}: {mixed}")
+    return placed
 
 
 def _scale(rubric: Rubric) -> tuple[int, int]:

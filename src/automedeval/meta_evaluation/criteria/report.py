@@ -80,24 +80,22 @@ def missed(reading: VerdictTable) -> dict[str, JsonObject]:
     Unread criteria do not count. The most failed one comes first; each has the same share by candidate.
     """
     cases = reading.cases
-    items_of: dict[str, list[int]] = defaultdict(list)
-    for index, (_, criterion) in enumerate(cases.items):
-        for tag in criterion.tags:
-            items_of[tag].append(index)
     failed = np.where(cases.points > 0, 1 - reading.met, reading.met)
-    failed[~reading.shown()[cases.response_of]] = np.nan
+    is_read = is_known(failed) & reading.shown()[cases.response_of]
+    items_of: dict[str, list[int]] = defaultdict(list)
+    for item in np.flatnonzero(is_read).tolist():
+        for tag in cases.items[item][1].tags:
+            items_of[tag].append(item)
     result: dict[str, JsonObject] = {}
-    for tag, indices in items_of.items():
-        shares, model_of = failed[indices], cases.model_of[cases.response_of[indices]]
-        read = is_known(shares)
-        if not read.any():
-            continue
+    for tag, items in items_of.items():
+        model_of = cases.model_of[cases.response_of[items]]
         by_model = {}
-        for number in np.unique(model_of[read]).tolist():
-            by_model[cases.models[number]] = float(shares[read & (model_of == number)].mean())
+        for number in np.unique(model_of).tolist():
+            shares = failed[items][model_of == number]
+            by_model[cases.models[number]] = float(shares.mean())
         result[tag] = {
-            "criteria": int(read.sum()),
-            "failed": float(shares[read].mean()),
+            "criteria": len(items),
+            "failed": float(failed[items].mean()),
             "candidates": dict(sorted(by_model.items())),
         }
     return dict(sorted(result.items(), key=lambda of_tag: -of_tag[1]["failed"]))

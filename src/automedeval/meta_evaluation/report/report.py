@@ -189,8 +189,7 @@ def _measure(
     """Return what verdicts and ratings say, the line of the main judge, and people's scores; add to the notes."""
     rows = rows_of(judges)
     main = main_row(rows, args.main_judge)
-    lines = trainings_of({row.name: (row.judge.name, row.criterion) for row in rows})
-    check_names("--rounds", args.rounds, list(lines))
+    check_names("--rounds", args.rounds, list(trainings_of(rows)))
     contrasts = [names.split("=") for names in args.contrasts]
     for two in contrasts:
         check_names("--contrasts", two, [row.name for row in rows])
