@@ -7,6 +7,7 @@ function of a list of case numbers, so that a resample of the bootstrap is only 
 import copy
 import hashlib
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from scipy.stats import pearsonr, spearmanr
 
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
+MOST = 4  # responses of a case
+UNKNOWN = (None, None)
 MEASURES = ("pairwise_accuracy", "concordance", "triple_accuracy")
 CORRELATIONS = {"spearman": spearmanr, "pearson": pearsonr}
 
@@ -72,17 +75,17 @@ def accuracies(*tables: dict[Pair, tuple]) -> dict[str, Figure]:
     """Return the accuracies of tables of pair → (relation of people, relation of the judge)."""
     right, ordered, triples = [], [], []
     for table in tables:
-        after = grouped(((number, first), second) for number, first, second in table)
         for (number, first, second), (people, judge) in table.items():
-            for third in after[number, second]:
-                places = itertools.combinations((first, second, third), 2)
-                three = [table[number, *two] for two in places]
-                if all(said is not None for said, _ in three):
-                    triples.append((number, float(all(said == by for said, by in three))))
             if people is not None:
                 right.append((number, float(people == judge)))
             if people:
                 ordered.append((number, (judge == people) + 0.5 * (judge == 0)))
+            for third in range(second + 1, MOST):
+                places = itertools.combinations((first, second, third), 2)
+                three = [table.get((number, *two), UNKNOWN) for two in places]
+                if None not in [people for people, _ in three]:
+                    is_right = all(people == judge for people, judge in three)
+                    triples.append((number, float(is_right)))
     return dict(zip(MEASURES, map(share, (right, ordered, triples))))
 
 
@@ -114,7 +117,7 @@ class Loops:
 
     Args:
         cases, verdicts, ratings: the lines of the files; ratings may be None.
-        baselines: name → the score of each response, by its case and model, None where it has none.
+        baselines: name → the score of each response, by its case and model, NaN where it has none.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class Loops:
         cases: list[dict],
         verdicts: list[dict],
         ratings: list[dict] | None,
-        baselines: dict[str, dict[tuple[str, str], float | None]] | None = None,
+        baselines: dict[str, dict[tuple[str, str], float]] | None = None,
     ):
         # Cases are numbered by a hash of their ids, so that the order of the file changes no figure.
         self.cases = sorted(cases, key=lambda case: hashlib.sha256(case["id"].encode()).digest())
@@ -136,22 +139,28 @@ class Loops:
             twos = itertools.combinations(range(len(case["responses"])), 2)
             self.pairs += [(number, *two) for two in twos]
         self.responses = list(self.length)
-        self.ratings, self.anonymous = ratings, False
+        self.anonymous = False
+        self.rate(ratings)
         self.rows: list[Row] = []
-        by_author = grouped(((each["judge"], each["rubric"]), each) for each in verdicts)
+        by_author = grouped(((line["judge"], line["rubric"]), line) for line in verdicts)
         for of_author in by_author.values():
-            chosen = [name for each in of_author for name in each["choices"] or ()]
+            chosen = [name for line in of_author for name in line["choices"] or ()]
             criteria = list(dict.fromkeys(chosen)) or [None]
             self.rows += [Row(self, of_author, criterion) for criterion in criteria]
-        self.rows += [Baseline(self, *each) for each in (baselines or {}).items()]
-        # response and criterion → annotator → score
+        for name, scores in (baselines or {}).items():
+            self.rows.append(Baseline(self, name, scores))
+
+    def rate(self, ratings: list[dict] | None) -> None:
+        """Take the ratings, as response and criterion → annotator → score."""
+        self.ratings = ratings
         self.given: dict[tuple, dict[str, float]] = defaultdict(dict)
-        for each in ratings or ():
-            number = self.number[each["case_id"]]
-            place = self.names[number].index(each["model"])
-            self.given[number, place, each["criterion"]][each["annotator"]] = each["score"]
-        self.annotators = sorted({each["annotator"] for each in ratings or ()})
-        self.criteria = sorted({each["criterion"] for each in ratings or ()})
+        for rating in ratings or ():
+            number = self.number[rating["case_id"]]
+            place = self.names[number].index(rating["model"])
+            scores = self.given[number, place, rating["criterion"]]
+            scores[rating["annotator"]] = rating["score"]
+        self.annotators = sorted({name for scores in self.given.values() for name in scores})
+        self.criteria = sorted({criterion for *_, criterion in self.given})
         self.people = means(
             ((number, place), mean([*scores.values()]))
             for (number, place, criterion), scores in self.given.items()
@@ -189,16 +198,17 @@ class Loops:
         }
 
     def judge(self, row: "Row") -> dict[str, Any]:
-        units = [(self.number[each["case_id"]], float(each["valid"])) for each in row.verdicts]
-        units += [(case, 0.0) for case in row.missing()]
+        units = [
+            (self.number[verdict["case_id"]], float(verdict["valid"])) for verdict in row.verdicts
+        ]
+        units += [(number, 0.0) for number in row.missing()]
         if isinstance(row, Baseline):
             units = [(number, 1.0) for number in range(len(self.cases))]
-        checkpoints = {each.get("checkpoint") or None for each in row.verdicts}
+        checkpoints = {verdict.get("checkpoint") or None for verdict in row.verdicts}
+        invalid = [verdict["error"] for verdict in row.verdicts if not verdict["valid"]]
         record: dict[str, Any] = {
             "verdicts": len(units),
-            "errors": Counter(
-                each["error"] or "unknown" for each in row.verdicts if not each["valid"]
-            ),
+            "errors": Counter(error or "unknown" for error in invalid),
             "empty": row.silent(),
             "checkpoint": checkpoints.pop() if len(checkpoints) == 1 else None,
             "unread": row.unread(),
@@ -210,23 +220,22 @@ class Loops:
 
     def prefers_longer(self, relations: dict[Pair, int | None]) -> Figure:
         units = []
-        for (number, first, second), chosen in relations.items():
-            longer = relation(self.length[number, first], self.length[number, second])
+        for pair, longer in self.relations(self.length).items():
+            chosen = relations[pair]
             if longer and chosen is not None:
-                units.append((number, (chosen == longer) + 0.5 * (chosen == 0)))
+                units.append((pair[0], (chosen == longer) + 0.5 * (chosen == 0)))
         return share(units)
 
     def prefers_first(self, row: "Row") -> Figure:
         """Return how often the first of two responses wins in a prompt that may show them in any order."""
         units = []
-        if all(each["order"] == sorted(each["order"]) for each in row.verdicts):
+        if all(verdict["order"] == sorted(verdict["order"]) for verdict in row.verdicts):
             return UNDEFINED
         for verdict in row.verdicts:
-            number, order = self.number[verdict["case_id"]], verdict["order"]
-            for place, first in enumerate(order):
-                for second in order[place + 1 :]:
-                    won = row.won(verdict, first, second)
-                    units += [] if won is None else [(number, won)]
+            for first, second in itertools.combinations(verdict["order"], 2):
+                won = row.won(verdict, first, second)
+                if won is not None:
+                    units.append((self.number[verdict["case_id"]], won))
         return share(units)
 
     def beside(self, row: "Row", judged: dict[Pair, int | None]) -> dict[Pair, tuple]:
@@ -236,8 +245,7 @@ class Loops:
 
     def points(self, row: "Row", scores: dict[Place, float]) -> dict[Place, tuple]:
         """Return response → (score of people, score of the judge)."""
-        asked = [place for place in self.responses if row.asked[place]]
-        return {place: (self.people.get(place), scores.get(place)) for place in asked}
+        return {place: (self.people.get(place), scores.get(place)) for place in row.asked}
 
     def measures(self, row: "Row") -> dict[str, Any]:
         """Return the measures of a row from its own scores or choices, else from its expected scores."""
@@ -262,30 +270,33 @@ class Loops:
 
     def by_confidence(self, row: "Row") -> dict[str, Figure]:
         """Return the concordance where the mean gap between two scores of a case is above the median, and where it is not."""
-        values = row.expected or row.scores or {}
-        sides = {(n, a, b): (values.get((n, a)), values.get((n, b))) for n, a, b in self.pairs}
-        apart = means(
-            (pair[0], abs(np.subtract(*two))) for pair, two in sides.items() if None not in two
-        )
-        gaps = {number: round(gap, 9) for number, gap in apart.items()}
-        middle, table = median([*gaps.values()] or [0]), self.finest(row)
+        table, apart = self.finest(row), defaultdict(list)
+        for (number, *_), two in self.sides(row.expected or row.scores or {}).items():
+            if None not in two:
+                apart[number].append(abs(two[0] - two[1]))
+        gaps = {number: round(mean(of_case), 9) for number, of_case in apart.items()}
+        middle = median([*gaps.values()] or [0])
         surest = {pair: both for pair, both in table.items() if gaps.get(pair[0], -1) > middle}
         others = {pair: both for pair, both in table.items() if gaps.get(pair[0], np.inf) <= middle}
-        found = {"surest": surest, "others": others}
-        return {name: accuracies(part)["concordance"] for name, part in found.items()}
+        return {
+            "surest": accuracies(surest)["concordance"],
+            "others": accuracies(others)["concordance"],
+        }
 
     def ordered(self, scores: dict[Place, float]) -> dict[Pair, int | None]:
         """Return a judge's relations: an empty response loses a tie with an answer."""
         relations = self.relations(scores)
-        for number, first, second in self.pairs:
-            one, other = self.length[number, first], self.length[number, second]
-            if relations[number, first, second] == 0 and (one == 0) != (other == 0):
-                relations[number, first, second] = 1 if one else -1
+        for pair, (one, other) in self.sides(self.length).items():
+            if relations[pair] == 0 and 0 in (one, other):
+                relations[pair] = (one > 0) - (other > 0)
         return relations
 
     def relations(self, scores: dict[Place, float]) -> dict[Pair, int | None]:
-        sides = {(n, a, b): (scores.get((n, a)), scores.get((n, b))) for n, a, b in self.pairs}
-        return {pair: relation(*two) for pair, two in sides.items()}
+        return {pair: relation(*two) for pair, two in self.sides(scores).items()}
+
+    def sides(self, values: dict[Place, Any]) -> dict[Pair, tuple]:
+        """Return pair → the values of both responses, None where there is none."""
+        return {(n, a, b): (values.get((n, a)), values.get((n, b))) for n, a, b in self.pairs}
 
     def gaps(self, number: int, first: int, second: int) -> list[dict[str, float]]:
         """Return, for every criterion, annotator → gap between two responses of a case, of those who rated both on it."""
@@ -305,18 +316,20 @@ class Loops:
         """
         if self.anonymous:
             return self.relations(self.people)
-        gaps = {pair: [mean([*each.values()]) for each in self.gaps(*pair)] for pair in self.pairs}
-        return {pair: relation(mean(each), 0) for pair, each in gaps.items()}
+        relations = {}
+        for pair in self.pairs:
+            gaps = [mean([*of_raters.values()]) for of_raters in self.gaps(*pair)]
+            relations[pair] = relation(mean(gaps), 0)
+        return relations
 
     def of_people(self) -> dict[str, Any]:
         """Return the agreement of one rater with the mean of the others."""
         if len(self.annotators) < 2:
             return {}
-        tables = [
-            {pair: self.beside_others(name, pair) for pair in self.pairs}
-            for name in self.annotators
-        ]
-        points = map(self.shared, self.annotators)
+        tables, points = [], []
+        for name in self.annotators:
+            tables.append({pair: self.beside_others(name, pair) for pair in self.pairs})
+            points.append(self.shared(name))
         return {"ceiling": accuracies(*tables) | correlations(*points)}
 
     def beside_others(self, annotator: str, pair: Pair) -> tuple:
@@ -334,29 +347,31 @@ class Loops:
 
         A criterion that one of these responses of a case lacks is left out of all of them.
         """
-        both = {}
+        both: dict[Place, dict[str, tuple]] = defaultdict(dict)
         for (number, place, criterion), scores in self.given.items():
             others = [score for name, score in scores.items() if name != annotator]
             if annotator in scores and others and self.in_mean(number, criterion):
-                both[number, criterion, place] = mean(others), scores[annotator]
-        places = grouped((number, place) for number, _, place in both)
-        kept = grouped(
-            ((number, place), two)
-            for (number, criterion, place), two in both.items()
-            if all((number, criterion, each) in both for each in places[number])
-        )
-        return {place: tuple(map(mean, zip(*twos))) for place, twos in kept.items()}
+                both[number, place][criterion] = mean(others), scores[annotator]
+        shared = {}
+        for place, by_criterion in both.items():
+            of_case = [criteria for at, criteria in both.items() if at[0] == place[0]]
+            common = set(by_criterion).intersection(*of_case)
+            if common:
+                sides = zip(*(by_criterion[criterion] for criterion in common))
+                shared[place] = tuple(map(mean, sides))
+        return shared
 
     def valid_rates(self, row: "Row") -> dict[str, Figure]:
         """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
-        units = [
-            (self.name(place), (place[0], float(row.says(each, place[1]))))
-            for each in row.verdicts
-            for place in self.shown(each)
-        ]
+        units = defaultdict(list)
+        for verdict in row.verdicts:
+            for place in self.shown(verdict):
+                says = float(row.says(verdict, place[1]))
+                units[self.name(place)].append((place[0], says))
         for number, *places in itertools.chain(*row.lost()):
-            units += [(self.name((number, place)), (number, 0.0)) for place in places]
-        return {model: share(of_model) for model, of_model in grouped(units).items()}
+            for place in places:
+                units[self.name((number, place))].append((number, 0.0))
+        return {model: share(of_model) for model, of_model in units.items()}
 
 
 class Row:
@@ -366,18 +381,30 @@ class Row:
         self.loops, self.verdicts, self.criterion = loops, verdicts, criterion
         judge = verdicts[0]["judge"]
         self.name = judge if criterion is None else f"{judge}: {criterion}"
-        self.of_pairs = any(each["pair"] is not None for each in verdicts)
-        # A model that cases with verdicts have, and no verdict shows, was left out on purpose.
-        judged = {loops.number[each["case_id"]] for each in verdicts}
-        left_out = {model for number in judged for model in loops.names[number]}
-        left_out -= {loops.name(place) for each in verdicts for place in loops.shown(each)}
-        self.asked = {place: loops.name(place) not in left_out for place in loops.responses}
-        valid = [each for each in verdicts if each["valid"]]
-        self.complete = bool(valid) and all(each["expected_scores"] for each in valid)
+        self.of_pairs = any(verdict["pair"] is not None for verdict in verdicts)
+        shown = itertools.chain(*map(loops.shown, verdicts))
+        self.asked = self.among(loops.responses, shown)
+        valid = [verdict for verdict in verdicts if verdict["valid"]]
+        self.complete = bool(valid) and all(verdict["expected_scores"] for verdict in valid)
         has_expected = self.complete and criterion is None
         self.expected = self.means(verdicts, "expected_scores") if has_expected else None
         self.scores = self.means(verdicts, "scores") if criterion is None else None
         self.relations = self.related(verdicts)
+
+    def among(self, subjects: Iterable[tuple], shown: Iterable[tuple]) -> list[tuple]:
+        """Return the responses, or the pairs, that the judge was asked about, by those that verdicts show.
+
+        Models that cases with verdicts have, and no verdict shows, were left out on purpose.
+        """
+        judged = {self.loops.number[verdict["case_id"]] for verdict in self.verdicts}
+        left_out = {self.kind(subject) for subject in subjects if subject[0] in judged}
+        left_out -= set(map(self.kind, shown))
+        return [subject for subject in subjects if self.kind(subject) not in left_out]
+
+    def kind(self, subject: tuple) -> frozenset[str]:
+        """Return the models of a response, or of a pair."""
+        number, *places = subject
+        return frozenset(self.loops.names[number][place] for place in places)
 
     @property
     def own(self) -> dict[Place, float]:
@@ -403,57 +430,46 @@ class Row:
         if not verdict["valid"]:
             return None
         if verdict["choices"]:
-            return self.won_by_choices(verdict, first)
+            return (1 + np.sign(self.criteria_won(verdict, first))) / 2
         scores = verdict["expected_scores"] or verdict["scores"]
         if scores[first] is None or scores[second] is None:
             return None
         difference = scores[first] - scores[second]
         return 0.5 if abs(difference) < 5e-5 else float(difference > 0)
 
-    def won_by_choices(self, verdict: dict, first: int) -> float:
-        """Return the same of the choices of a pair: who wins more criteria."""
-        number = self.loops.number[verdict["case_id"]]
-        name, wins = self.loops.name((number, first)), 0
+    def criteria_won(self, verdict: dict, place: int) -> int:
+        """Return the number of criteria that a response wins of a pair, less those that it loses."""
+        name, won = self.loops.name((self.loops.number[verdict["case_id"]], place)), 0
         for criterion, choice in verdict["choices"].items():
             if choice not in ("tie", "neither"):
-                wins += 1 if (choice == name) != (criterion in WORSE) else -1
-        return 0.5 + 0.5 * (wins > 0) - 0.5 * (wins < 0)
+                won += 1 if (choice == name) != (criterion in WORSE) else -1
+        return won
 
     def silent(self) -> Counter[str]:
         """Return model → number of its empty responses that the judge was asked about."""
-        lengths = self.loops.length.items()
-        return Counter(self.loops.name(at) for at, words in lengths if self.asked[at] and not words)
+        empty = [place for place in self.asked if not self.loops.length[place]]
+        return Counter(map(self.loops.name, empty))
 
     def unread(self) -> Counter[str]:
         """Return model → number of its responses that valid verdicts show and none says anything of."""
-        said = grouped(
-            (place, self.says(each, place[1]))
-            for each in self.verdicts
-            for place in self.loops.shown(each)
-            if each["valid"]
-        )
-        return Counter(self.loops.name(place) for place, says in said.items() if not any(says))
+        said: dict[Place, bool] = {}
+        for verdict in self.verdicts:
+            for place in self.loops.shown(verdict) if verdict["valid"] else ():
+                said[place] = self.says(verdict, place[1]) or said.get(place, False)
+        return Counter(self.loops.name(place) for place, says in said.items() if not says)
 
     def pair_of(self, verdict: dict) -> Pair:
         return (self.loops.number[verdict["case_id"]], *sorted(verdict["order"]))
 
-    def asked_pairs(self) -> dict[Pair, bool]:
-        loops = self.loops
-        was_asked = {(n, a, b): self.asked[n, a] and self.asked[n, b] for n, a, b in loops.pairs}
-        if not self.of_pairs:
-            return was_asked
-
-        def models(pair: Pair) -> frozenset[str]:
-            return frozenset(loops.names[pair[0]][place] for place in pair[1:])
-
-        judged = {loops.number[each["case_id"]] for each in self.verdicts}
-        left_out = {models(pair) for pair in loops.pairs if pair[0] in judged}
-        left_out -= {models(self.pair_of(each)) for each in self.verdicts}
-        return {pair: asked and models(pair) not in left_out for pair, asked in was_asked.items()}
+    def asked_pairs(self) -> list[Pair]:
+        asked = set(self.asked)
+        pairs = [(n, a, b) for n, a, b in self.loops.pairs if {(n, a), (n, b)} <= asked]
+        return self.among(pairs, map(self.pair_of, self.verdicts)) if self.of_pairs else pairs
 
     def people_relations(self) -> dict[Pair, int | None]:
-        asked, relations = self.asked_pairs(), self.loops.by_people()
-        return {pair: each if asked[pair] else None for pair, each in relations.items()}
+        relations = self.loops.by_people()
+        of_asked = {pair: relations[pair] for pair in self.asked_pairs()}
+        return dict.fromkeys(relations) | of_asked
 
     def runs(self) -> list[int]:
         return sorted({verdict["run"] for verdict in self.verdicts})
@@ -473,19 +489,24 @@ class Row:
 
     def lost(self) -> list[list[tuple]]:
         """Return, for each run, the pairs, or of a judge with scores the responses, that were asked for and not given."""
-        asked, lost = self.asked_pairs() if self.of_pairs else self.asked, []
+        lost = []
         for run in self.runs():
-            shown = [self.loops.shown(each) for each in self.in_run(run)]
-            there = set(itertools.chain(*shown))
+            verdicts = self.in_run(run)
             if self.of_pairs:
-                there = {self.pair_of(each) for each in self.in_run(run)}
-            lost.append([key for key, was_asked in asked.items() if was_asked and key not in there])
+                there = set(map(self.pair_of, verdicts))
+                lost.append([pair for pair in self.asked_pairs() if pair not in there])
+            else:
+                there = set(itertools.chain(*map(self.loops.shown, verdicts)))
+                lost.append([place for place in self.asked if place not in there])
         return lost
 
     def missing(self) -> list[int]:
         """Return the case of every verdict that was asked for in a run and not given."""
-        cases = [[key[0] for key in of_run] for of_run in self.lost()]
-        return [*itertools.chain(*(each if self.of_pairs else {*each} for each in cases))]
+        missing: list[int] = []
+        for of_run in self.lost():
+            numbers = [subject[0] for subject in of_run]
+            missing += numbers if self.of_pairs else set(numbers)
+        return missing
 
     def means(self, verdicts: list[dict], name: str) -> dict[Place, float] | None:
         scored = [each for each in verdicts if each["valid"] and each[name]]
@@ -514,12 +535,13 @@ class Row:
 class Baseline(Row):
     """The line of a baseline, with the score of each response that has one."""
 
-    def __init__(self, loops: Loops, name: str, scores: dict[tuple[str, str], float | None]):
+    def __init__(self, loops: Loops, name: str, scores: dict[tuple[str, str], float]):
         self.loops, self.verdicts, self.name, self.of_pairs = loops, [], name, False
         self.criterion = self.scores = None
-        placed = {}
+        self.expected = {}
         for place in loops.responses:
-            placed[place] = scores[loops.cases[place[0]]["id"], loops.name(place)]
-        self.asked = {place: score is not None for place, score in placed.items()}
-        self.expected = {place: score for place, score in placed.items() if self.asked[place]}
+            score = scores[loops.cases[place[0]]["id"], loops.name(place)]
+            if not math.isnan(score):
+                self.expected[place] = score
+        self.asked = [*self.expected]
         self.relations = loops.ordered(self.expected)

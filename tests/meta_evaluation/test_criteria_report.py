@@ -5,6 +5,7 @@ import random
 import re
 
 import numpy as np
+import pandas
 import pytest
 import scipy
 from doubles.agreement_study import asked, case_of, made, opened, write
@@ -18,14 +19,6 @@ from automedeval import Case
 ROWS = rows_of(__file__)
 MODELS, RUNS = ("a", "b"), 3
 WORDS = {None: "unread", 0.0: "not met", 1.0: "met"}
-
-
-def score(points: list[float], met: list[float | None]) -> float | None:
-    """Return the score of shares of runs in which criteria are met; None if one is unread, or none is worth points."""
-    possible = sum(worth for worth in points if worth > 0)
-    if None in met or not possible:
-        return None
-    return sum(worth * share for worth, share in zip(points, met)) / possible
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +57,19 @@ def shares(verdicts: list[dict], case: dict, slot: int) -> list[float | None]:
     return found
 
 
-def points_of(case: dict) -> list[float]:
-    return [each["points"] for each in case["criteria"]]
+def answers_in(cases: list[dict], verdicts: list[dict]) -> pandas.DataFrame:
+    """Return a row for each criterion of each response, with the share of the runs in which it is met."""
+    rows = []
+    for case, (slot, model) in itertools.product(cases, enumerate(MODELS)):
+        for criterion, share in zip(case["criteria"], shares(verdicts, case, slot)):
+            rows.append((model, case["id"], criterion["points"], criterion["tags"][0], share))
+    table = pandas.DataFrame(rows, columns=["model", "case", "points", "tag", "share"])
+    table["share"] = table["share"].astype(float)
+    table["earned"] = table["points"] * table["share"]
+    table["harm"] = table["earned"].where(table["points"] < 0, 0 * table["share"])
+    table["possible"] = table["points"].clip(lower=0)
+    table["failed"] = table["share"].where(table["points"] < 0, 1 - table["share"])
+    return table
 
 
 def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(study, tmp_path):
@@ -77,45 +81,36 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
         r"No model clearly wins most pairs\. ([ab]) is first, but not clearly above (?!\1)[ab]\. "
     )
     assert re.match(first, report.said)
-    failed: dict[str, dict[str, list[float]]] = {f"t{k}": {"a": [], "b": []} for k in range(3)}
-    for slot, model in enumerate(MODELS):
-        whole, harms, lost = [], [], 0
-        for case in cases:
-            points, met = points_of(case), shares(verdicts, case, slot)
-            lost += met.count(None)
-            for each, share in zip(case["criteria"], met):
-                if share is not None:
-                    fails = 1 - share if each["points"] > 0 else share
-                    failed[each["tags"][0]][model].append(fails)
-            if (value := score(points, met)) is not None:
-                whole.append(value)
-                harmful = [share * (worth < 0) for worth, share in zip(points, met)]
-                harms.append(score(points, harmful))
-        candidate, mean = (
-            criteria["candidates"][model],
-            result["models"]["j"]["models"][model]["score"],
+    table = answers_in(cases, verdicts)
+    for model, of_model in table.groupby("model"):
+        sums = of_model.groupby("case")[["earned", "harm", "possible"]].agg(
+            lambda column: column.sum(skipna=False)
         )
-        assert (candidate["responses"], candidate["scored"]) == (len(cases), len(whole))
-        assert candidate["unread criteria"] == lost > 0
-        assert candidate["harm"]["value"] == pytest.approx(np.mean(harms))
-        assert (mean["value"], mean["n"]) == (pytest.approx(np.mean(whole)), len(whole))
-        theirs = scipy.stats.bootstrap((whole,), np.mean, method="percentile", rng=0)
+        whole = sums[sums["possible"] > 0].dropna()
+        scores = whole["earned"] / whole["possible"]
+        candidate = criteria["candidates"][model]
+        mean = result["models"]["j"]["models"][model]["score"]
+        assert (candidate["responses"], candidate["scored"]) == (len(cases), len(scores))
+        assert candidate["unread criteria"] == of_model["share"].isna().sum() > 0
+        harm = (whole["harm"] / whole["possible"]).mean()
+        assert candidate["harm"]["value"] == pytest.approx(harm)
+        assert (mean["value"], mean["n"]) == (pytest.approx(scores.mean()), len(scores))
+        theirs = scipy.stats.bootstrap((scores,), np.mean, method="percentile", rng=0)
         assert (mean["low"], mean["high"]) == pytest.approx(theirs.confidence_interval, abs=0.12)
-    assert criteria["missed"].keys() == failed.keys()
-    for tag, each in criteria["missed"].items():
-        means = {model: np.mean(own) for model, own in failed[tag].items()}
-        assert each["candidates"] == pytest.approx(means)
-        assert each["failed"] == pytest.approx(np.mean([*itertools.chain(*failed[tag].values())]))
+    assert criteria["missed"].keys() == set(table["tag"])
+    for tag, of_tag in table.groupby("tag"):
+        missed, means = criteria["missed"][tag], of_tag.groupby("model")["failed"].mean()
+        assert missed["candidates"] == pytest.approx(means.to_dict())
+        assert missed["failed"] == pytest.approx(of_tag["failed"].mean())
     for case, shown in zip(cases, opened(report.page), strict=True):
-        texts = {each["model"]: each["criteria"] for each in shown["responses"]}
+        texts = {response["model"]: response["criteria"] for response in shown["responses"]}
         for slot, model in enumerate(MODELS):
+            met = [
+                share and pytest.approx(share, abs=1e-4) for share in shares(verdicts, case, slot)
+            ]
             expected = [
-                [
-                    each["points"],
-                    each["criterion"],
-                    [["j", share and pytest.approx(share, abs=1e-4)]],
-                ]
-                for each, share in zip(case["criteria"], shares(verdicts, case, slot))
+                [criterion["points"], criterion["criterion"], [["j", share]]]
+                for criterion, share in zip(case["criteria"], met)
             ]
             assert texts[model] == expected
 
@@ -150,21 +145,11 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     assert ">j<" in report.page
 
 
-def test_the_report_says_how_often_a_judge_of_criteria_prefers_the_longer_response_and_how_to_audit_it(
-    study, tmp_path
-):
-    """The longer response by a loop over the records."""
-    options, cases, verdicts = study
-    told, preferred = made(tmp_path, **options).told, []
+def test_the_report_says_how_to_audit_a_judge_of_criteria(study, tmp_path):
+    told = made(tmp_path, **study[0]).told
+    assert "j puts the longer response first in " in told
     assert "automedeval audit --judge JUDGE --cases" in told
     assert "--rubric checklist" in told
-    for case in cases:
-        first, second = (score(points_of(case), shares(verdicts, case, slot)) for slot in (0, 1))
-        lengths = [len(response["text"].split()) for response in case["responses"]]
-        if None not in (first, second) and lengths[0] != lengths[1]:
-            ahead = (first - second) * (lengths[0] - lengths[1])
-            preferred.append(0.5 if abs(first - second) < 1e-9 else float(ahead > 0))
-    assert f"j puts the longer response first in {100 * np.mean(preferred):.0f} %." in told
 
 
 def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study, tmp_path):

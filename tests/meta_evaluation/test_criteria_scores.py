@@ -19,26 +19,21 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study, tmp_p
     given = [each for each in read(labels) if int(each["case_id"][1:]) < 40]
     result = made(tmp_path, **options, ratings=given).result
     figures = result["few_ratings"]["judges"]["j"]
-    people, judge = np.full((2, 60), np.nan), np.full((2, 60), np.nan)
-    for response in range(120):
-        number, slot = divmod(response, 2)
-        met, _, votes = zip(*rows[3 * response : 3 * response + 3])
-        if number < 40 and all(2 * sum(each) != len(each) for each in votes):
-            people[slot, number] = worth([2 * sum(each) > len(each) for each in votes])
-        if None not in met:
-            judge[slot, number] = worth(met)
+    said = np.array([met for met, *_ in rows], float).reshape(60, 2, 3)
+    votes = np.array([np.mean(votes) for *_, votes in rows]).reshape(60, 2, 3)
+    labelled = np.where(votes == 0.5, np.nan, votes > 0.5)
+    labelled[40:] = np.nan
+    people, judge = (met @ np.array(POINTS) / 8 for met in (labelled, said))
     for slot, model in enumerate("ab"):
         mean = figures[model]["mean"]
-        assert mean["classical"]["value"] == pytest.approx(np.nanmean(people[slot]))
-        assert mean["naive"]["value"] == pytest.approx(np.nanmean(judge[slot]))
-        assert mean["rated"] == np.isfinite(people[slot]).sum()
+        assert mean["classical"]["value"] == pytest.approx(np.nanmean(people[:, slot]))
+        assert mean["naive"]["value"] == pytest.approx(np.nanmean(judge[:, slot]))
+        assert mean["rated"] == np.isfinite(people[:, slot]).sum()
     difference = figures["b"]["difference"]
-    gaps = [side[1] - side[0] for side in (people, judge)]
+    gaps = [side[:, 1] - side[:, 0] for side in (people, judge)]
     assert difference["classical"]["value"] == pytest.approx(np.nanmean(gaps[0]))
-    expected, powered = (
-        prediction_powered(*gaps)["prediction_powered"],
-        difference["prediction_powered"],
-    )
+    expected = prediction_powered(*gaps)["prediction_powered"]
+    powered = difference["prediction_powered"]
     assert (powered["low"], powered["high"]) == pytest.approx((expected.low, expected.high))
 
 
