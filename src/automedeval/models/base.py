@@ -137,13 +137,19 @@ class Answer:
 
     @classmethod
     def of_odds(
-        cls, odds: Sequence[dict[str, float]], usage: dict[str, int], text: str = ""
+        cls,
+        odds: Sequence[dict[str, float]],
+        values: Sequence[str] | None = None,
+        *,
+        usage: dict[str, int],
+        **more: Any,
     ) -> "Answer":
-        """Return the answer that chooses the likeliest value of each slot; an error where its odds are not finite."""
+        """Return the answer with a value for each slot, by default the likeliest; an error where its odds are not finite."""
         if any(chance != chance for chances in odds for chance in chances.values()):
             return cls(error=NOT_FINITE, usage=usage)
-        likeliest = tuple(max(chances, key=chances.__getitem__) for chances in odds)
-        return cls(text, likeliest, tuple(odds), usage=usage)
+        if values is None:
+            values = [max(chances, key=chances.__getitem__) for chances in odds]
+        return cls(values=tuple(values), probabilities=tuple(odds), usage=usage, **more)
 
 
 Answers = Iterator[tuple[int, Answer]]  # as `Results`

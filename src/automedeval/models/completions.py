@@ -1,5 +1,6 @@
 """Read what an OpenAI-compatible endpoint returns: chat completions, batch files, and error messages."""
 
+import contextlib
 import html
 import math
 import re
@@ -21,12 +22,7 @@ OPTIONAL = {
     "logprobs": "typed questions get no probabilities",
     "max_completion_tokens": "max_tokens is sent in its place",
 }
-REFUSED = (
-    400,
-    413,
-    422,
-)  # a retry does not help; the fault may be this prompt's or every request's
-_STREAM = (b"data:", b"event:", b":")  # how server-sent events begin
+REFUSED = (400, 413, 422)  # no retry helps; the fault may be this prompt's or every request's
 _FILTERED = "the endpoint's content filter refused"
 _OVERLONG = re.compile(
     r"context (?:length|window|size)", re.I
@@ -44,8 +40,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         raise ValueError("it has no choices")
     choice = completion["choices"][0]
     reason, message = choice.get("finish_reason"), choice["message"]
-    counts = completion.get("usage") or {}
-    usage = token_counts(counts)
+    usage = token_counts(completion.get("usage") or {})
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts
         content = "".join(part["text"] for part in content if part["type"] == "text")
@@ -54,12 +49,9 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if reason == "content_filter":
         return Answer(content, error=_FILTERED, usage=usage, refused=True)
     # Of a provider behind the endpoint; a text beside it is not whole.
-    if (
-        problem := choice.get("error")
-        or completion.get("error")
-        or (reason == "error" and "finish_reason error")
-    ):
-        raise ValueError(endpoint_words({"error": problem}))
+    problem = choice.get("error") or completion.get("error")
+    if problem or reason == "error":
+        raise ValueError(endpoint_words(problem) or "finish_reason error")
     cut = reason == "length"
     tokens = token_alternatives(choice)
     answer = Answer.of_text(content, tokens=tokens, truncated=cut, usage=usage)
@@ -73,17 +65,17 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
 
 def token_counts(counts: Mapping[str, Any]) -> dict[str, int]:
     """Return how many tokens a completion counts, by kind; kinds that it does not count are left out."""
-    usage = {
-        name: counts[name]
-        for name in ("prompt_tokens", "completion_tokens")
-        if isinstance(counts.get(name), int)
+    details = counts.get("prompt_tokens_details") or {}
+    given = {
+        "prompt_tokens": counts.get("prompt_tokens"),
+        "completion_tokens": counts.get("completion_tokens"),
+        "cached_tokens": details.get("cached_tokens") or None,
     }
-    cached = (counts.get("prompt_tokens_details") or {}).get("cached_tokens")
-    if not isinstance(cached, int) or not cached:
-        return usage
+    usage = {name: count for name, count in given.items() if isinstance(count, int)}
+    cached = usage.get("cached_tokens", 0)
     if cached > usage.get("prompt_tokens", cached):  # some count only what was not cached
         usage["prompt_tokens"] += cached
-    return usage | {"cached_tokens": cached}
+    return usage
 
 
 def token_alternatives(choice: Mapping[str, Any]) -> Tokens:
@@ -119,18 +111,12 @@ def batch_answers(path: Path) -> Iterator[tuple[str, Answer | str]]:
 
 def _batch_answer(record: Mapping[str, Any]) -> Answer | str:
     response = record.get("response")
-    body: Any = response
-    status = None
-    if isinstance(response, Mapping):
-        body, status = response.get("body"), response.get("status_code", 200)
-    try:
-        if record.get("error"):
-            raise ValueError(record["error"])
-        if status != 200:
-            raise ValueError(status)
-        return answer_from_completion(body)
-    except UNREADABLE:
-        problem = record.get("error") or body
+    if not isinstance(response, Mapping):
+        response = {"body": response, "status_code": None}
+    problem = record.get("error") or response.get("body")
+    if not record.get("error") and response.get("status_code", 200) == 200:
+        with contextlib.suppress(*UNREADABLE):
+            return answer_from_completion(problem)
     words = endpoint_words(problem) or "the answer cannot be read"
     details = problem.get("error", problem) if isinstance(problem, Mapping) else None
     code = details.get("code") if isinstance(details, Mapping) else None
@@ -157,22 +143,17 @@ def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> st
     matches = {
         name: re.search(rf"\b(?:top_)?{name}\b", text, re.I) for name in OPTIONAL if name in sent
     }
+    # What follows the first may be a list of what the endpoint takes.
     places = {name: match.start() for name, match in matches.items() if match}
-    return min(
-        places, key=places.__getitem__, default=None
-    )  # what follows may be a list of what the endpoint takes
+    return min(places, key=places.__getitem__, default=None)
 
 
 def endpoint_words(body: Any, most: int = 200) -> str:
     """Return what an endpoint says in a body that is no completion, in one line: an error in any form, a page, or a text."""
     if isinstance(body, bytes):
-        if body.startswith(_STREAM):
-            return "it is a stream of events, although the request has stream=false"
-        text = body.decode(errors="replace")
-        try:
-            body = parse_json(text, others=True)
-        except ValueError:
-            body = text
+        body = body.decode(errors="replace")
+        with contextlib.suppress(ValueError):
+            body = parse_json(body, others=True)
     words = ": ".join(dict.fromkeys(filter(None, _phrases(body))))
     if not words and body and isinstance(body, Mapping):
         words = str(dict(body))

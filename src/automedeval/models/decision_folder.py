@@ -94,7 +94,7 @@ class LocalDecisions(LocalChat):
                 "prompt_tokens": sum(len(ids) for ids, _ in asked[index]),
                 "completion_tokens": 0,
             }
-            yield index, Answer.of_odds(chances, usage)
+            yield index, Answer.of_odds(chances, usage=usage)
 
     def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, probabilities of its labels) of the wanted questions."""

@@ -92,7 +92,7 @@ class DecisionChat(OpenAIChat):
             odds = list(map(_odds, questions, answers))
         except RecordError as fault:
             return Answer(error=str(fault), refused=True, usage=usage)
-        return Answer.of_odds(odds, usage)
+        return Answer.of_odds(odds, usage=usage)
 
 
 def _odds(question: JsonObject, answer: JsonObject) -> dict[str, float]:

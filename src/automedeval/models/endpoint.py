@@ -42,9 +42,11 @@ from automedeval.records.thoughts import MARK_IN_QUOTATION
 OFFICIAL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
+FAILED = "failed"  # the kind of all requests that got no answer
 MOST_ALIKE = 10  # requests in a row that fail or are refused alike, before a run stops
 _FEWEST_READ = 256  # tokens of a prompt: no server cuts one to fewer, so a smaller count is of what was not cached
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
+Ended = list[tuple[Any, Any]]  # the keys of dialogues that ended, and their results
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
 
@@ -81,13 +83,10 @@ class OpenAIChat(Chat):
     def __post_init__(self) -> None:
         key = "none" if self.unasked else os.environ.get(self.api_key_env, "").strip()
         self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None
-        if self.unasked:
-            self.base_url = (
-                "http://batch.invalid/v1"  # nobody is asked there; a part of the fingerprint
-            )
-        if not (
-            key.isascii() and key.isprintable()
-        ):  # else the client's error message would show the key
+        if self.unasked:  # nobody is asked there; a part of the fingerprint
+            self.base_url = "http://batch.invalid/v1"
+        # Else the client's error message would show the key.
+        if not (key.isascii() and key.isprintable()):
             raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")
         if not key and self.base_url is None:
             raise ChatError(
@@ -95,15 +94,16 @@ class OpenAIChat(Chat):
             )
         self.client = self._client(key or "none")
         self.address = shown_address(str(self.client.base_url))
-        if not self.unasked and is_offline() and not is_here(self.client.base_url.host):
-            raise ChatError(
-                f"--offline: {self.address} is not on this machine; give a --base_url that is"
-            )
         self.name = self.model
-        official = f".{self.client.base_url.host}".endswith(
-            ".api.openai.com"
-        )  # eu.api.openai.com is one as well
-        self.served: JsonObject = {} if official or self.unasked else self._identity()
+        self.served: JsonObject = {}
+        host = self.client.base_url.host
+        if not self.unasked:
+            if is_offline() and not is_here(host):
+                raise ChatError(
+                    f"--offline: {self.address} is not on this machine; give a --base_url that is"
+                )
+            if not f".{host}".endswith(".api.openai.com"):  # eu.api.openai.com is one as well
+                self.served = self._identity()
         self._fingerprint = digest(
             [
                 self.address,
@@ -140,32 +140,32 @@ class OpenAIChat(Chat):
 
         ChatError if the endpoint cannot be reached, or is busy.
         """
-        asking = self.client.with_options(
+        quick = self.client.with_options(
             max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout)
         )
         try:
-            listed: Any = asking.get("/models", cast_to=object)
-            entry: JsonObject = next(
-                (entry for entry in listed["data"] if entry["id"] == self.model), {}
-            )
-            return {
-                name: entry[name] for name in _IDENTITY if isinstance(entry.get(name), str | int)
-            }
+            listed: Any = quick.get("/models", cast_to=object)
+            models = {entry["id"]: entry for entry in listed["data"]}
+            told = models.get(self.model, {})
+            return {name: told[name] for name in _IDENTITY if isinstance(told.get(name), str | int)}
         except openai.APIConnectionError as error:
             raise ChatError(f"{self.address}: {_cause(error)}") from None
-        except (openai.OpenAIError, *UNREADABLE) as error:
-            if isinstance(error, openai.APIStatusError) and error.status_code in _BUSY:
+        except openai.APIStatusError as error:
+            if error.status_code in _BUSY:
                 problem = f"answered {error.status_code}: {error_text(error)}"
                 raise ChatError(f"{self.address}models {problem}") from None
+            return {}
+        except (openai.OpenAIError, *UNREADABLE):
             return {}
 
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, and what was left out."""
         identity = ", ".join(f"{name} {value}" for name, value in self.served.items())
-        lines = [f"{self.name} at {self.address}: {identity}"] if identity else []
-        lines += (
-            [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
-        )
+        lines = []
+        if identity:
+            lines.append(f"{self.name} at {self.address}: {identity}")
+        if self.left_out:
+            lines.append(f"{self.name} was asked without {', '.join(self.left_out)}")
         return lines
 
     def body(self, prompt: Prompt) -> JsonObject:
@@ -173,11 +173,12 @@ class OpenAIChat(Chat):
         left_out = tuple(self.left_out)  # as it is now: other threads append to it
         # The cap on all tokens, those of thoughts included. Older servers know it by its former name.
         limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
+        messages = [
+            message | {"content": defuse(message["content"])} for message in prompt.messages
+        ]
         body: JsonObject = {
             "model": self.model,
-            "messages": [
-                {**message, "content": defuse(message["content"])} for message in prompt.messages
-            ],
+            "messages": messages,
             limit: self.max_new_tokens,
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
@@ -231,35 +232,33 @@ class OpenAIChat(Chat):
                         yield from self._settled(future, running.pop(future), row, failed)
                     except ChatError as error:
                         problem = problem or error
-                if row.is_long:
+                if row.kind and len(row.held) >= MOST_ALIKE:
                     again = f"{MOST_ALIKE} requests in a row; the same command asks them again"
                     problem = problem or ChatError(f"{self.address} {row.words} ({again})")
                 if problem:
                     halt.set()
                     row.held.clear()  # they are asked again
-            if not problem and row.held and not self.asked:
-                problem = ChatError(f"{self.address} {row.words}")
+            if row.kind not in ("", FAILED) and not self.asked:
+                problem = problem or ChatError(f"{self.address} {row.words}")
             if problem:
                 raise problem
-            yield from row.held
+            yield from itertools.chain.from_iterable(row.held)
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _settled(
         self, future: Future, key: Any, row: "_Row", failed: Callable[[str], Any] | None
-    ) -> Iterator[tuple[Any, Any]]:
-        """Yield the results that count now that a dialogue has ended; ChatError if no other will get an answer."""
+    ) -> Ended:
+        """Return the results that count now that a dialogue has ended; ChatError if no other will get an answer."""
         try:
             result, refused = future.result()
         except _Failure as failure:
             self.failures.append(str(failure))
-            yield from row.add("failed", str(failure))
-            if failed:
-                yield key, failed(str(failure))
-        else:
-            kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
-            yield from row.add(kind, refused, (key, result))
+            results = [(key, failed(str(failure)))] if failed else []
+            return row.add(FAILED, str(failure), results)
+        kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
+        return row.add(kind, refused, [(key, result)])
 
     def _lead(self, dialogue: Dialogue, halt: threading.Event) -> tuple[Any, str]:
         """Lead a dialogue to its end; return its result, and the words with which the endpoint refused a prompt of it."""
@@ -387,27 +386,24 @@ class _Failure(Exception):
 
 @dataclass
 class _Row:
-    """The last requests that ended alike without an answer, one after the other.
+    """The last dialogues that ended alike, one after the other: of one `kind` without an answer, of none with one.
 
-    `held` has the results of those that were refused: they count once another request ends otherwise.
+    `held` has the results of each: they count once another dialogue ends otherwise, those of answered ones at once.
     """
 
     kind: str = ""
     words: str = ""
-    length: int = 0
-    held: list[tuple[Any, Any]] = field(default_factory=list)
+    held: list[Ended] = field(default_factory=list)
 
-    def add(self, kind: str, words: str, *results: tuple[Any, Any]) -> list[tuple[Any, Any]]:
-        """Add a request, of no kind if it was answered; return the results that count now."""
-        settled: list[tuple[Any, Any]] = []
-        if kind != self.kind:
-            settled, self.held, self.length = self.held, [], 0
-        self.kind, self.words, self.length = kind, words, self.length + 1
+    def add(self, kind: str, words: str, results: Ended) -> Ended:
+        """Add a dialogue; return the results that count now."""
+        settled: Ended = []
+        if kind != self.kind or not kind:
+            settled = [*itertools.chain.from_iterable(self.held)]
+            self.held = []
+        self.kind = kind
+        self.words = words
         if not kind:
-            return [*settled, *results]
-        self.held += results
+            return settled + results
+        self.held.append(results)
         return settled
-
-    @property
-    def is_long(self) -> bool:
-        return bool(self.kind) and self.length >= MOST_ALIKE

@@ -7,15 +7,12 @@ not a text that has to be parsed. Some architectures allow no batches (see `long
 
 import json
 import logging
-import math
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, cached_property, partial
-from itertools import chain, takewhile
-from typing import NamedTuple
 
 import torch
 from transformers import AutoConfig
@@ -60,7 +57,7 @@ from automedeval.models.network import (
     longest_in_batch,
     outline_network,
 )
-from automedeval.models.tokenization import PromptEncoder
+from automedeval.models.tokenization import PromptEncoder, shared_start
 from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
@@ -152,8 +149,9 @@ class LocalChat(Chat):
             self.top_k,
             self.stop,
             self.seed,
+            self.tokenizer.chat_template,
+            "none",  # of quantization
         ]
-        self._settings += [self.tokenizer.chat_template, "none"]  # "none": of quantization
 
     @cached_property
     def network(self):
@@ -234,22 +232,21 @@ class LocalChat(Chat):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         self._share_prefix(encoded)
-        asked, lengths = [], []
+        replies, lengths = [], []
         for prompt, ids in zip(prompts, encoded):
             left = self.window - len(ids) - self._reserve(prompt, 0)
-            most = max(1, min(self.max_new_tokens, left))
-            asked.append(_Asked(prompt, ids, most))
-            lengths.append(len(ids) + self._reserve(prompt, most))
+            reply = _Reply(prompt, ids, max(1, min(self.max_new_tokens, left)))
+            replies.append(reply)
+            lengths.append(len(ids) + self._reserve(prompt, reply.most))
         shapes = [repr(prompt.form) for prompt in prompts]
-        yield from self._by_batches(asked, lengths, wanted, self._answer_batch, shapes)
+        yield from self._by_batches(replies, lengths, wanted, self._answer_batch, shapes)
 
     def _share_prefix(self, encoded: list[Ids]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
         shared: Ids = []
         if len(encoded) > 1 and self._longest_in_batch:
-            low, high = min(encoded), max(encoded)
-            shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high))]
-            shared = shared[: min(map(len, encoded)) - 1]
+            shortest = min(map(len, encoded))
+            shared = shared_start(encoded)[: shortest - 1]
         if shared != self._prefix.tokens:
             self._prefix = Prefix.compute(self.network, shared) if shared else Prefix()
 
@@ -289,26 +286,24 @@ class LocalChat(Chat):
             yield batch
 
     @torch.inference_mode()
-    def _answer_batch(self, asked: list["_Asked"]) -> list[Answer]:
+    def _answer_batch(self, replies: list["_Reply"]) -> list[Answer]:
         """Answer prompts of one form."""
-        layout = answer_layout(asked[0].prompt.form or (Free(self.stop),))
-        encoded = [question.ids for question in asked]
-        most = [question.most for question in asked]
-        rows = self._rows(encoded, [self._reserve(asked[0].prompt, free) for free in most])
-        rows.chance = [self._chance(question.prompt) for question in asked]
-        replies = [_Reply(len(ids)) for ids in encoded]
+        layout = answer_layout(replies[0].prompt.form or (Free(self.stop),))
+        reserves = [self._reserve(reply.prompt, reply.most) for reply in replies]
+        rows = self._rows([reply.ids for reply in replies], reserves)
+        rows.chance = [self._chance(reply.prompt) for reply in replies]
         if layout.free is None:
-            shared, *_ = self.encoder.segment(*layout.slots[0])
-            rows.start([ids + shared for ids in encoded], self.forward_tokens)
-            behind = self._choose_values(rows, layout.slots, replies)
-            if layout.reason is not None:
-                self._give_reasons(rows, layout, behind, replies, most)
+            opening, *_ = self.encoder.segment(*layout.slots[0])
         else:
-            start = self.encoder.after("\n", layout.opening) if layout.opening else []
-            rows.start([ids + start for ids in encoded], self.forward_tokens)
-            in_rows = self._write_first(rows, layout, layout.free, replies, most)
-            if layout.slots:
-                self._choose_values(rows, layout.slots, in_rows)
+            opening = self.encoder.after("\n", layout.opening)
+        rows.start([reply.ids + opening for reply in replies], self.forward_tokens)
+        in_rows = replies
+        if layout.free is not None:
+            in_rows = self._write_first(rows, layout, layout.free, replies)
+        if layout.slots:
+            behind = self._choose_values(rows, layout.slots, in_rows)
+            if layout.reason is not None:
+                self._give_reasons(rows, layout.slots[-1], layout.reason, behind, in_rows)
         return [reply.answer() for reply in replies]
 
     def _chance(self, prompt: Prompt) -> random.Random:
@@ -317,39 +312,35 @@ class LocalChat(Chat):
         return random.Random(json.dumps(key))  # seeded by the text's SHA-512
 
     def _write_first(
-        self, rows: Rows, layout: Layout, free: Free, replies: list["_Reply"], most: list[int]
+        self, rows: Rows, layout: Layout, free: Free, replies: list["_Reply"]
     ) -> list["_Reply"]:
         """Let every row write its free text, and feed what leads to the first value; return the replies as the rows stand."""
-        not_finite = rows.logits.isnan().any(dim=1).tolist()
-        written, owner = self._write(rows, free, replies, most)
-        literal, slot, following = layout.slots[0] if layout.slots else ("", None, "")
+        for reply, is_bad in zip(replies, rows.logits.isnan().any(dim=1).tolist()):
+            reply.is_finite = not is_bad
+        written, owner = self._write(rows, free, replies)
+        literal = layout.slots[0][0] if layout.slots else ""
         tails = []
-        for reply, bad, row in zip(replies, not_finite, written):
+        for reply, row in zip(replies, written):
             text, tail = self._join(row, free, literal)
-            reply.is_finite = not bad
             reply.text = layout.opening + text
             reply.free = unescaped(text) if free.json_string else text.strip()
             tails.append(tail)
-        if slot is not None:
-            _, values, ending = self.encoder.segment(literal, slot, following)
+        if layout.slots:
+            _, values, ending = self.encoder.segment(*layout.slots[0])
+            first = layout.slots[0][1].values[0]
             spare = len(values[0]) - ending
-            fed = [self.encoder.after("x", tails[index] + slot.values[0]) for index in owner]
+            fed = [self.encoder.after("x", tails[index] + first) for index in owner]
             rows.feed([ids[: len(ids) - spare] for ids in fed])
         return [replies[index] for index in owner]
 
     def _give_reasons(
-        self,
-        rows: Rows,
-        layout: Layout,
-        behind: list[Ids],
-        replies: list["_Reply"],
-        most: list[int],
+        self, rows: Rows, last: Field, free: Free, behind: list[Ids], replies: list["_Reply"]
     ) -> None:
         """Feed the tokens of the last values, and let every row write the reason of its values."""
-        _, slot, following = layout.slots[-1]
+        _, slot, following = last
         start = self.encoder.after(slot.values[0], following)
         rows.feed([ids + start for ids in behind])
-        written, _ = self._write(rows, layout.reason or Free(""), replies, most)
+        written, _ = self._write(rows, free, replies)
         for reply, row in zip(replies, written):
             text = self._decode(row.tokens)
             reply.text += text
@@ -400,7 +391,7 @@ class LocalChat(Chat):
         return lambda logits: draw(rows, logits, self.temperature, self.top_k)
 
     def _write(
-        self, rows: Rows, free: Free, replies: list["_Reply"], most: list[int]
+        self, rows: Rows, free: Free, replies: list["_Reply"]
     ) -> tuple[list[Written], list[int]]:
         """Let every row write a free text (see `write_free`), and count its tokens."""
         ending = _Ending(free)
@@ -410,6 +401,7 @@ class LocalChat(Chat):
                 return False
             return ending.search(ending.lead + self._decode(tokens)) is not None
 
+        most = [reply.most for reply in replies]
         written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
         for reply, row in zip(replies, written):
             reply.tokens += len(row.tokens)
@@ -465,19 +457,16 @@ class LocalChat(Chat):
         return means
 
 
-class _Asked(NamedTuple):
-    """A prompt with its tokens, and the most tokens of its free text."""
+@dataclass
+class _Reply:
+    """What a model answers to a prompt of the tokens `ids`, as far as it is written.
+
+    Its free text has at most `most` tokens; `tokens` counts what the model wrote and what it chose.
+    """
 
     prompt: Prompt
     ids: Ids
     most: int
-
-
-@dataclass
-class _Reply:
-    """What a model answers to a prompt, as far as it is written; `tokens` counts what it wrote and what it chose."""
-
-    prompt_tokens: int
     text: str = ""
     free: str | None = None
     values: list[str] = field(default_factory=list)
@@ -487,19 +476,18 @@ class _Reply:
     is_finite: bool = True
 
     def answer(self) -> Answer:
-        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.tokens}
-        chances = chain.from_iterable(odds.values() for odds in self.odds)
-        if not self.is_finite or any(map(math.isnan, chances)):
+        usage = {"prompt_tokens": len(self.ids), "completion_tokens": self.tokens}
+        if not self.is_finite:
             return Answer(error=NOT_FINITE, usage=usage)
         if not self.values:
             return Answer.of_text(self.text, truncated=self.truncated, usage=usage)
-        return Answer(
-            self.text,
-            tuple(self.values),
-            tuple(self.odds),
-            self.free,
-            truncated=self.truncated,
+        return Answer.of_odds(
+            self.odds,
+            self.values,
             usage=usage,
+            text=self.text,
+            free=self.free,
+            truncated=self.truncated,
         )
 
 

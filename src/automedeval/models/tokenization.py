@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.util import find_spec
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +53,6 @@ class PromptEncoder:
             return False
         return True
 
-    def _apply(self, chats: Sequence[Messages], **options: Any) -> list:
-        """Return what the chat template makes of chats; RecordError if it cannot be rendered."""
-        if not self._system_role:
-            chats = [_without_system(chat) for chat in chats]
-        from transformers.utils.chat_template_utils import _compile_jinja_template
-
-        with foreign_errors_at("the chat template cannot be rendered"):
-            template = self.tokenizer.get_chat_template(options.get("chat_template"))
-            # A compiled template is kept by its text, and takes no function as an argument.
-            _compile_jinja_template(template).globals["strftime_now"] = self.date.strftime
-            return self.tokenizer.apply_chat_template(list(chats), **_NO_THOUGHTS, **options)
-
     def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[Ids]:
         """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""
         if not prompts:
@@ -76,12 +64,29 @@ class PromptEncoder:
         return self._ids(prompts, add_generation_prompt=not answered)
 
     def _ids(self, chats: Sequence[Messages], **options: Any) -> list[Ids]:
-        chats = [
-            [message | {"content": whole(message["content"])} for message in chat] for chat in chats
-        ]
-        return self._apply(
-            chats, tokenize=True, sanitize_control_tokens=True, return_dict=False, **options
-        )
+        """Return the tokens of what the chat template makes of chats; RecordError if it cannot be rendered."""
+        from transformers.utils.chat_template_utils import _compile_jinja_template
+
+        with foreign_errors_at("the chat template cannot be rendered"):
+            template = self.tokenizer.get_chat_template(options.get("chat_template"))
+            # A compiled template is kept by its text, and takes no function as an argument.
+            _compile_jinja_template(template).globals["strftime_now"] = self.date.strftime
+            return self.tokenizer.apply_chat_template(
+                [self._written(chat) for chat in chats],
+                tokenize=True,
+                sanitize_control_tokens=True,
+                return_dict=False,
+                **_NO_THOUGHTS,
+                **options,
+            )
+
+    def _written(self, chat: Messages) -> Messages:
+        """Return a chat in whole characters, with its system message in front of the user's where there is no such role."""
+        messages = [message | {"content": whole(message["content"])} for message in chat]
+        if self._system_role or messages[0]["role"] != "system":
+            return messages
+        system, user, *rest = messages
+        return [user | {"content": f"{system['content']}\n\n{user['content']}"}, *rest]
 
     def encode_answered(self, chats: Sequence[tuple[Messages, str]]) -> list[tuple[Ids, Ids]]:
         """Tokenize chats and their answers; return of each the tokens of the chat, and of the answer with its end.
@@ -137,8 +142,9 @@ class PromptEncoder:
                     self.after("\n", literal + value + (following or "\n")) for value in slot.values
                 ]
                 whole = [ids[: len(short) + 1] for ids, short in zip(longer, whole)]
-            shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*whole))))
-            self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole], ending)
+            shared = shared_start(whole)
+            rests = [ids[len(shared) :] for ids in whole]
+            self._segments[key] = (shared, rests, ending)
         return self._segments[key]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:
@@ -149,11 +155,13 @@ class PromptEncoder:
         return [(start + condition, target) for condition, target in zip(ids, ids)]
 
 
-def _without_system(chat: Messages) -> Messages:
-    """Return a chat with the text of its system message in front of the user's."""
-    if chat[0]["role"] != "system":
-        return chat
-    return [chat[1] | {"content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}, *chat[2:]]
+def shared_start(sequences: Sequence[Ids]) -> Ids:
+    """Return the tokens with which all of these sequences begin."""
+    first, last = min(sequences), max(sequences)
+    for place, token in enumerate(first):
+        if token != last[place]:
+            return first[:place]
+    return first  # the least of them is the shortest where it begins all
 
 
 def load_tokenizer(folder: Path) -> Any:
