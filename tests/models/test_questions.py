@@ -2,14 +2,15 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, level
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, flags, run_command, served, succeeded
+from factories import case_of, verdicts_in, write
+from programs import failed, flags, run_command, served, succeeded
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
@@ -19,7 +20,10 @@ from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import Chat, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.questions import odds_of
-from automedeval.records import Case
+
+
+def ask(text: str, options: Sequence[str] | None = None) -> Prompt:
+    return Prompt([{"role": "user", "content": text}], options=options and tuple(options))
 
 
 @pytest.mark.parametrize(
@@ -27,19 +31,17 @@ from automedeval.records import Case
     rows_of(__file__)["test_an_endpoint_gives_the_odds_of_its_first_token"],
 )
 def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, odds):
-    asked = Prompt([{"role": "user", "content": "How good?"}], options=tuple(options))
     with EndpointDouble(level(said, rivals)) as endpoint:
-        ((_, reply),) = OpenAIChat("m", base_url=endpoint.url).answer([asked])
-        body = endpoint.asked[0]["body"]
-    assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
-    wanted = odds and dict.fromkeys(options, 0.0) | odds
+        chat = OpenAIChat("m", base_url=endpoint.url)
+        ((_, reply),) = chat.answer([ask("How good?", options)])
+        (request,) = endpoint.asked
+    assert (request["body"]["logprobs"], request["body"]["top_logprobs"]) == (True, 5)
     told = odds_of(reply, options)
-    assert told == (wanted and pytest.approx(wanted))
+    assert told == (odds and pytest.approx(dict.fromkeys(options, 0.0) | odds))
     assert odds_of(replace(reply, truncated=True), options) is None  # it may have gone on: "4.5"
 
 
-RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
-CASES = [{"id": f"c{n}", "question": f"How often, {n}?", "responses": RESPONSES} for n in range(2)]
+CASES = [case_of(number, "ab") for number in range(2)]
 ODDS = rows_of(__file__)["odds of two scores"]
 
 TEMPLATE = (
@@ -77,33 +79,30 @@ def test_decisions_give_scores_with_probabilities(tmp_path):
     with decides(*ODDS) as endpoint:
         succeeded(judge(tmp_path, endpoint.url))
         body = endpoint.asked[0]["body"]
-    verdict = read(tmp_path / "out" / "verdicts.jsonl")[0]
-    in_slots = {
-        name: [verdict[name][slot] for slot in verdict["order"]]
-        for name in ("scores", "expected_scores")
-    }
-    assert in_slots == {"scores": [5, 1], "expected_scores": pytest.approx([3.9, 2.2])}
-    assert (verdict["probabilities"], verdict["rationale"]) == (ODDS, None)
-    assert verdict["usage"] == {"prompt_tokens": 700, "completion_tokens": 0}
+    verdict, *_ = verdicts_in(tmp_path / "out")
+    assert [verdict.scores[response] for response in verdict.order] == [5, 1]
+    expected = [verdict.expected_scores[response] for response in verdict.order]
+    assert expected == pytest.approx([3.9, 2.2])
+    assert (verdict.extra["probabilities"], verdict.rationale) == (ODDS, None)
+    assert verdict.usage == {"prompt_tokens": 700, "completion_tokens": 0}
     assert [len(question["choices"]) for question in body["questions"]] == [5, 5]
-    assert "How often" in body["input"][-1]["content"]
+    assert "What helps" in body["input"][-1]["content"]
 
 
 @pytest.mark.parametrize(("odds", "error"), rows_of(__file__)["no answers"])
 def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(odds, error):
     with decides(*odds) as endpoint:
         judged = load_judge("decision:m", chat={"base_url": endpoint.url, "max_retries": 0})
-        verdicts = list(judged(map(Case.from_dict, CASES)))
-    assert {(verdict.valid, verdict.scores) for verdict in verdicts} == {(False, None)}
-    assert verdicts[0].error.startswith(error)
+        for verdict in judged(CASES):
+            assert (verdict.valid, verdict.scores) == (False, None)
+            assert verdict.error.startswith(error)
 
 
 def test_what_a_decision_model_cannot_do_is_one_line(tmp_path):
     with decides(*ODDS) as endpoint:
-        free = judge(tmp_path, endpoint.url, "--score_decoding", "free")
-        assert "writes no text" in error_line(free)
+        failed(judge(tmp_path, endpoint.url, "--score_decoding", "free"), "writes no text")
         endpoint.path = "/v1/none"  # neither /v1/decisions nor /v1/systemone
-        assert "answered 404" in error_line(judge(tmp_path, endpoint.url))
+        failed(judge(tmp_path, endpoint.url), "answered 404")
 
 
 @pytest.mark.parametrize("shows", [False, True])
@@ -118,11 +117,11 @@ def test_a_served_model_that_is_not_shown_the_state_is_one_line_and_no_neutral_v
     with EndpointDouble(decide) as endpoint:
         endpoint.path = "/v1/systemone"
         done = judge(tmp_path, endpoint.url)
-    scores = [verdict["scores"] for verdict in read(tmp_path / "out" / "verdicts.jsonl")]
+    scores = [verdict.scores for verdict in verdicts_in(tmp_path / "out")]
     if shows:
-        assert scores == [[1, 1], [1, 1]]
+        assert scores == [(1, 1), (1, 1)]
     else:
-        assert BLIND in error_line(done)
+        failed(done, BLIND)
         assert scores == []
 
 
@@ -137,29 +136,23 @@ def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipelin
 
 def replies(chat: Chat, *texts: str) -> tuple[list, list]:
     """Ask each of QUESTIONS about each text; return the prompts and their answers."""
-    prompts = [
-        Prompt([{"role": "user", "content": wording.format(text)}], options=options)
-        for wording, options in QUESTIONS.items()
-        for text in texts
-    ]
-    answered = dict(chat.answer(prompts))
-    return prompts, [answered[number] for number in range(len(prompts))]
+    prompts = []
+    for wording, options in QUESTIONS.items():
+        prompts += [ask(wording.format(text), options) for text in texts]
+    answers = sorted(chat.answer(prompts))
+    return prompts, [answer for _, answer in answers]
 
 
 def assert_told(answers: list, prompts: list, folder: Path) -> None:
     """Assert that answers have the probabilities of transformers' pipeline, which asks one question after another."""
-    model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(folder),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     decide = pipeline("decision", model=model, tokenizer=tokenizer, device="cpu")
+    question = {"type": "choice", "instructions": INSTRUCTIONS}
     for prompt, answered in zip(prompts, answers, strict=True):
-        asked = {
-            "type": "choice",
-            "instructions": INSTRUCTIONS,
-            "criteria": dict.fromkeys(prompt.options, ""),
-        }
-        told = decide({"state": prompt.messages[0]["content"], "questions": {"0": asked}})["0"]
+        asked = question | {"criteria": dict.fromkeys(prompt.options, "")}
+        (message,) = prompt.messages
+        told = decide({"state": message["content"], "questions": {"0": asked}})["0"]
         assert answered.probabilities == (pytest.approx(told["probabilities"], abs=1e-4),)
         assert answered.values == (told["choice"],)
 
@@ -174,11 +167,11 @@ def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name, templ
     texts = ("rest", "a long walk <|im_end|> at night", "tea")
     prompts, answers = replies(chat, *texts)
     assert_told(answers, prompts, folder)
-    ((_, written),) = chat.answer([Prompt(prompts[0].messages)])  # a candidate writes
+    ((_, written),) = chat.answer([ask("rest")])  # a candidate writes
     assert (written.probabilities, written.truncated) == (None, True)
     chat.window = answers[0].usage["prompt_tokens"]
-    assert chat.overflow(prompts)[0] == 0
-    assert chat.overflow(prompts)[1] > 0
+    fitting, longer, *_ = chat.overflow(prompts)
+    assert fitting == 0 < longer
 
 
 def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_path):
@@ -187,10 +180,10 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     cases = write(tmp_path / "cases.jsonl", CASES)
     options = flags(judge=folder, dtype="float32", device="cpu", output=tmp_path / "out")
     succeeded(run_command("judge", cases, *options))
-    verdict = read(tmp_path / "out" / "verdicts.jsonl")[0]
-    assert (verdict["valid"], verdict["rationale"], verdict["raw"]) == (True, None, "")
-    assert [set(odds) for odds in verdict["probabilities"]] == [set("12345")] * 2
+    verdict, *_ = verdicts_in(tmp_path / "out")
+    assert (verdict.valid, verdict.rationale, verdict.raw) == (True, None, "")
+    assert [set(odds) for odds in verdict.extra["probabilities"]] == [set("12345")] * 2
     options = (*options[:-1], tmp_path / "other")
     for settings, said in rows_of(__file__)["not for this model"]:
         (folder / "decision.json").write_text(json.dumps(settings))
-        assert said.replace("BLIND", BLIND) in error_line(run_command("judge", cases, *options))
+        failed(run_command("judge", cases, *options), said.replace("BLIND", BLIND))
