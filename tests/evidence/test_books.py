@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import refused, rows_of
 
-from automedeval.evidence.books import Book, find_books
+from automedeval.evidence.books import Book, Passage, find_books
 from automedeval.records import RecordError
 
 ROWS = rows_of(__file__)
@@ -22,33 +22,28 @@ def passages(file, tokens=200, overlap=40):
     return Book(file).passages(count, tokens, overlap)
 
 
-def test_markdown_keeps_title_and_headings(tmp_path):
-    file = tmp_path / "medical.md"
-    file.write_text(ROWS["markdown"], encoding="utf-8")
-    found = [[one.book, one.section, one.text] for one in passages(file)]
-    assert found == [
-        ["Small book", "", "Foreword here."],
-        ["Small book", "Heart", "First line second line."],
-        ["Small book", "Heart > Rhythm", "Beats. # no heading"],
-        ["Small book", "Lung", "one two"],
-    ]
+def texts_of(found):
+    return [passage.text for passage in found]
 
 
-def test_a_file_of_several_chapters_is_called_after_the_file(tmp_path):
-    file = tmp_path / "medical.md"
-    file.write_text("# One\na.\n# Two\n## Part\nb.\n", encoding="utf-8")
-    found = [(one.book, one.section) for one in passages(file)]
-    assert found == [("medical", "One"), ("medical", "Two > Part")]
+def written(file, text):
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(("text", "wanted"), ROWS["what markdown says, and book, section and text"])
+def test_markdown_keeps_title_and_headings(text, wanted, tmp_path):
+    """The only heading of the first level is the title; a file of several chapters is called after the file."""
+    found = passages(written(tmp_path / "medical.md", text))
+    assert [[passage.book, passage.section, passage.text] for passage in found] == wanted
 
 
 def test_cuts_stand_at_the_ends_of_sentences_and_overlap(tmp_path):
-    file = tmp_path / "b.txt"
     first = "Dr. Smith gave 2.5 mg, e.g. Aspirin. It helped (Fig. 3)."
     second = "Was it safe? Yes. The end came."
-    file.write_text(f"{first} {second}", encoding="utf-8")
-    assert [one.text for one in passages(file, 11, 0)] == [first, second]
-    overlapping = [first, f"It helped (Fig. 3). {second}"]
-    assert [one.text for one in passages(file, 11, 4)] == overlapping
+    file = written(tmp_path / "b.txt", f"{first} {second}")
+    assert texts_of(passages(file, 11, 0)) == [first, second]
+    assert texts_of(passages(file, 11, 4)) == [first, f"It helped (Fig. 3). {second}"]
 
 
 WORDS = st.text(st.sampled_from("abcdefgh"), min_size=1, max_size=30)
@@ -60,54 +55,51 @@ SENTENCES = st.lists(SENTENCE.map("{}.".format), min_size=1)
 def test_no_passage_exceeds_the_budget_and_nothing_is_lost(
     tmp_path_factory, texts, tokens, overlap
 ):
-    file = tmp_path_factory.mktemp("book") / "b.txt"
-    file.write_text(" ".join(texts), encoding="utf-8")
-    found = [one.text for one in passages(file, tokens, min(overlap, tokens - 1))]
+    whole = " ".join(texts)
+    file = written(tmp_path_factory.mktemp("book") / "b.txt", whole)
+    found = texts_of(passages(file, tokens, min(overlap, tokens - 1)))
     assert max(count(found)) <= tokens
     if overlap == 0 or tokens == 1:
-        assert "".join("".join(found).split()) == "".join("".join(texts).split())
+        assert "".join(found).replace(" ", "") == whole.replace(" ", "")
         return
-    fitting = " ".join(text for text in texts if count([text])[0] <= tokens)
-    assert set(fitting.split()) <= set(" ".join(found).split())
+    for text, size in zip(texts, count(texts)):
+        assert size > tokens or set(text.split()) <= set(" ".join(found).split())
 
 
 def test_a_passage_is_known_by_its_content_alone(tmp_path):
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("One.\n\nTwo.", encoding="utf-8")
-    first, again = passages(tmp_path / "a.txt")[0], passages(tmp_path / "a.txt")[0]
-    assert first.id == again.id
-    assert first.id != passages(tmp_path / "b.txt")[0].id  # another book
+    files = [written(tmp_path / name, "One.\n\nTwo.") for name in ("a.txt", "a.txt", "b.txt")]
+    (first,), (again,), (of_another_book,) = map(passages, files)
+    assert first.id == again.id != of_another_book.id
     about = {"book": "a", "section": "", "page": None, "text": "One. Two.", "score": None}
     assert first.to_dict() == {"id": first.id, **about}
 
 
 def test_json_lines_keep_book_section_and_page(tmp_path):
     file = write(tmp_path / "shelf.jsonl", ROWS["json lines"])
-    found = [[one.book, one.section, one.page, one.text] for one in passages(file)]
-    assert found == [
-        ["B", "Heart > Drugs", 3, "One."],
-        ["B", "Drugs", None, "Two."],
-        ["shelf", "", None, "Three."],
+    wanted = [
+        Passage.of("B", "Heart > Drugs", 3, "One."),
+        Passage.of("B", "Drugs", None, "Two."),
+        Passage.of("shelf", "", None, "Three."),
     ]
+    assert passages(file) == wanted
 
 
 def test_pdf_keeps_pages_and_drops_running_heads(tmp_path):
     pages = [
-        [f"Running head {number}", f"Page {number} says some-", "thing.", str(number)]
-        for number in range(1, 5)
+        [f"Head {page}", f"Page {page} says some-", "thing.", str(page)] for page in range(1, 6)
     ]
-    book = Book(write_pdf(tmp_path / "b.pdf", [*pages[:3], [], pages[3]]))
-    found = [(one.page, one.text) for one in book.passages(count, 5, 0)]
-    numbers = zip((1, 2, 3, 5), range(1, 5))
-    assert found == [(page, f"Page {number} says something.") for page, number in numbers]
+    pages[3] = []
+    book = Book(write_pdf(tmp_path / "b.pdf", pages))
+    found = [(passage.page, passage.text) for passage in book.passages(count, 5, 0)]
+    assert found == [(page, f"Page {page} says something.") for page in (1, 2, 3, 5)]
     assert book.pages_without_text == 1
 
 
 def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path):
-    pages = ["Dose 1 mg.|Daily.|Dose 2 mg.", "Dose 3 mg.|Daily.|Dose 4 mg.", "Text a.", "Text b."]
-    file = write_pdf(tmp_path / "b.pdf", [*(page.split("|") for page in pages), ["Text c."]])
-    (one,) = Book(file).passages(count, 40, 0)
-    assert one.text == " ".join([*pages, "Text c."]).replace("|", " ")
+    doses = [["Dose 1 mg.", "Daily.", "Dose 2 mg."], ["Dose 3 mg.", "Daily.", "Dose 4 mg."]]
+    file = write_pdf(tmp_path / "b.pdf", [*doses, ["Text a."], ["Text b."], ["Text c."]])
+    (text,) = texts_of(passages(file, 40, 0))
+    assert text.startswith("Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a.")
 
 
 @pytest.mark.parametrize(("name", "content", "told"), ROWS["test_what_cannot_be_read_is_told"])
@@ -118,8 +110,8 @@ def test_what_cannot_be_read_is_told(tmp_path, name, content, told):
 
 
 def test_locked_and_scanned_pdfs_are_told_and_an_empty_password_locks_none(tmp_path):
-    (one,) = passages(write_pdf(tmp_path / "c.pdf", [["Read me."]], password=""))
-    assert one.text == "Read me."
+    unlocked = write_pdf(tmp_path / "c.pdf", [["Read me."]], password="")
+    assert texts_of(passages(unlocked)) == ["Read me."]
     with pytest.raises(RecordError, match="the PDF is encrypted"):
         Book(write_pdf(tmp_path / "a.pdf", [["Secret."]], password="key"))
     with pytest.raises(RecordError, match="holds no text: 2 pages without text"):
@@ -133,7 +125,7 @@ def test_books_are_found_in_folders_and_wrong_ones_refused(tmp_path):
         find_books([tmp_path / "c.md"])
     (tmp_path / "deep").mkdir()
     for name in ("b.txt", "a.md", "deep/c.md", "notes.docx", ".hidden.md"):
-        (tmp_path / name).write_text("text.", encoding="utf-8")
+        written(tmp_path / name, "text.")
     books, skipped = find_books([tmp_path, tmp_path / "a.md"])  # the same file counts once
     assert [book.file.name for book in books] == ["a.md", "b.txt", "c.md"]
     assert skipped == {".docx": 1}

@@ -43,14 +43,8 @@ def harness_python() -> Path:
             try:
                 _install(python)
             except (OSError, subprocess.SubprocessError) as error:
-                output = getattr(error, "stderr", None) or str(
-                    error
-                )  # a step that took too long has bytes
-                output = (
-                    output.decode(errors="replace") if isinstance(output, bytes) else output
-                ).split("\n")
-                reason = next((line for line in output if line.startswith("ERROR")), output[0])
-                pytest.skip(f"the harnesses could not be installed: {reason}")
+                said = getattr(error, "stderr", None) or error
+                pytest.skip(f"the harnesses could not be installed: {str(said)[-500:]}")
             stamp.write_text(wanted, encoding="utf-8")
     return python
 
@@ -60,10 +54,8 @@ def _install(python: Path) -> None:
     pip = [sys.executable, *options.split()]
     run = {"check": True, "capture_output": True, "text": True, "timeout": LIMIT}
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(PLACE)], **run)
-    shared, (site_packages,) = (
-        sysconfig.get_path("purelib"),
-        PLACE.glob("lib/python*/site-packages"),
-    )
+    shared = sysconfig.get_path("purelib")
+    (site_packages,) = PLACE.glob("lib/python*/site-packages")
     (site_packages / "shared.pth").write_text(
         f"import site; site.addsitedir({shared!r})\n", encoding="utf-8"
     )
@@ -75,17 +67,13 @@ def _install(python: Path) -> None:
 def harness(harness_python: Path) -> Callable[..., str]:
     """Return a function that runs a command in the environment; without error it returns what the command printed."""
     path = f"{harness_python.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
-        "PATH": path
-    }
+    environment = os.environ | {"PATH": path}
+    environment.pop("PYTHONPATH", None)
+    # Nobody answers a question.
+    streams = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
 
     def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
         words = list(map(str, command))
-        streams = {
-            "capture_output": True,
-            "text": True,
-            "stdin": subprocess.DEVNULL,
-        }  # nobody answers a question
         done = subprocess.run(words, timeout=1200, cwd=cwd, env=environment | variables, **streams)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -99,17 +87,14 @@ def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) 
     folder = Path(os.environ.get(LOGS) or tmp_path_factory.mktemp("logs"))
     if not list(folder.glob("odd/mixed/*.json")):
         harness("python", Path(__file__).with_name("make_logs.py"), folder)
-    (lm,) = folder.glob("lm_eval/**/samples_medtext_*.jsonl")
-    (inspect,) = folder.glob("inspect-json/*.json")
-    (failed,) = folder.glob("inspect-error/*.json")
-    (packed,) = folder.glob("inspect-eval/*.eval")
-    return {
-        "lm": lm,
-        "json": inspect,
-        "eval": packed,
-        "error": failed,
-        "odd": folder / "odd",
+    patterns = {
+        "lm": "lm_eval/**/samples_medtext_*.jsonl",
+        "json": "inspect-json/*.json",
+        "error": "inspect-error/*.json",
+        "eval": "inspect-eval/*.eval",
+        "odd": "odd",
     }
+    return {name: next(folder.glob(pattern)) for name, pattern in patterns.items()}
 
 
 @pytest.fixture(scope="session")

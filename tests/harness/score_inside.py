@@ -15,18 +15,18 @@ from automedeval.harness import inspect_scorer
 
 if __name__ == "__main__":
     log, settings = sys.argv[1:]
-    together, whole = [], inspect_scorer.score_answers
+    together, plain = [], inspect_scorer.score_answers
 
     def counted(judge, answers):
         together.append(len(answers))
-        return whole(judge, answers)
+        return plain(judge, answers)
 
     inspect_scorer.score_answers = counted
     pattern = "(?s)^(?:Question: )?(.+?)(?:\nAnswer:)?$"
     scorer = inspect_scorer.judge(config=settings, question_pattern=pattern)
     scored = score(read_eval_log(log), scorer, action="append", display="none")
-    scores = [each.scores["judge"] for each in scored.samples]
-    (metrics,) = [each.metrics for each in scored.results.scores if each.name == "judge"]
-    told = {f"{name}s": [getattr(each, name) for each in scores] for name in ("value", "reason")}
-    told |= {"mean": metrics["mean"].value, "together": together}
-    print("\n" + json.dumps(told))
+    scores = [sample.scores["judge"] for sample in scored.samples]
+    (whole,) = [result for result in scored.results.scores if result.name == "judge"]
+    told = [{"value": score.value, "reason": score.reason} for score in scores]
+    mean = whole.metrics["mean"].value
+    print("\n" + json.dumps({"scores": told, "mean": mean, "together": together}))

@@ -1,14 +1,13 @@
 """Every command of docs/harnesses.md, with the real programs; what comes out is compared with plain loops over their logs."""
 
 import json
-import math
 import re
 import shutil
 
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
-from factories import read_json
+from factories import read_json, verdicts_in
 from plain_small_judge import Plain
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder
 from tables import read_csv
@@ -29,7 +28,7 @@ def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     cases = read(SAMPLE / "test_cases.jsonl")[:3]
-    rows = [{"question": each["question"], "reference": each["reference"]} for each in cases]
+    rows = [{"question": case["question"], "reference": case["reference"]} for case in cases]
     rows[2]["reference"] = None
     write(tmp_path / "cases.jsonl", rows)
     (tmp_path / "models").mkdir()
@@ -41,9 +40,8 @@ def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
     )
     assert "3 cases, 3 with an answer of all 2 models" in printed
     joined = read(tmp_path / "verdicts" / "both" / "cases.jsonl")
-    assert [(each["question"], each["reference"]) for each in joined] == [
-        (r["question"], r["reference"]) for r in rows
-    ]
+    asked = [{"question": case["question"], "reference": case["reference"]} for case in joined]
+    assert asked == rows
     assert (tmp_path / "reports" / "both" / "report.html").is_file()
 
     plain = Plain(PACKAGED)
@@ -51,29 +49,21 @@ def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
     lines = {line["doc_id"]: line["resps"][0][0] for line in read(file)}
     (log,) = (tmp_path / "logs" / "inspect").glob("*.eval")
     samples = json.loads(harness("inspect", "log", "dump", log))["samples"]
-    answers = {each["input"]: each["output"]["completion"] for each in samples}
-    said = {
-        "model-a": lines,
-        "model-b": {number: answers[row["question"]] for number, row in enumerate(rows)},
-    }
-    table = read_csv(tmp_path / "scores.csv")
-    for model, texts in said.items():
-        wanted = [
-            plain.score(row["question"], texts[number], row["reference"])
-            for number, row in enumerate(rows)
-        ]
-        scores = {
-            row["case_id"]: float(row["expected_score"]) for row in table if row["model"] == model
-        }
-        assert [scores[case["id"]] for case in joined] == pytest.approx(wanted, abs=2e-3)
+    answers = {sample["input"]: sample["output"]["completion"] for sample in samples}
+    scores = {}
+    for cell in read_csv(tmp_path / "scores.csv"):
+        scores[cell["case_id"], cell["model"]] = float(cell["expected_score"])
+    assert len(scores) == 6
+    for number, (case, row) in enumerate(zip(joined, rows, strict=True)):
+        question, reference = row["question"], row["reference"]
+        for model, text in (("model-a", lines[number]), ("model-b", answers[question])):
+            wanted = plain.score(question, text, reference)
+            assert scores[case["id"], model] == pytest.approx(wanted, abs=2e-3)
 
 
 def test_every_other_command_of_the_page(harness, logs, tmp_path):
     shutil.copy(logs["lm"], tmp_path / "samples_medtext.jsonl")
     shutil.copy(logs["json"], tmp_path / "run.json")
-    samples = read_json(logs["json"])["samples"]
-    said = {(str(each["id"]), each["epoch"]): each["output"]["completion"] for each in samples}
-    other = {line["doc_id"]: line["resps"][0][0] for line in read(logs["lm"])}
     # That for HELM is run in test_helm.py.
     judged, _helm, inside = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
     environment = {"AUTOMEDEVAL_JUDGE": "baseline:longer text", "OPENAI_API_KEY": "none"}
@@ -81,31 +71,31 @@ def test_every_other_command_of_the_page(harness, logs, tmp_path):
     def run(commands):
         harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, **environment)
 
-    def values(name):
-        samples = read_json(tmp_path / "run.json")["samples"]
-        return {(str(each["id"]), each["epoch"]): each["scores"][name]["value"] for each in samples}
-
     run(judged)
     assert (tmp_path / "reports" / "run" / "report.html").is_file()
-    cases = {each["id"]: each for each in read(tmp_path / "verdicts" / "run" / "cases.jsonl")}
-    verdicts = read(tmp_path / "verdicts" / "run" / "verdicts.jsonl")
+    cases = {case["id"]: case for case in read(tmp_path / "verdicts" / "run" / "cases.jsonl")}
     scores = {}
-    for verdict in verdicts:
-        for response, score in zip(
-            cases[verdict["case_id"]]["responses"], verdict["expected_scores"], strict=True
-        ):
-            scores[response["model"], response["harness_id"], response["harness_epoch"]] = score
-    wanted = {("model-a", str(number), 1): len(text.split()) for number, text in other.items()}
-    wanted |= {("model-b", *key): len(text.split()) for key, text in said.items()}
+    for verdict in verdicts_in(tmp_path / "verdicts" / "run"):
+        responses = cases[verdict.case_id]["responses"]
+        for response, score in zip(responses, verdict.expected_scores, strict=True):
+            place = (response["model"], response["harness_id"], response["harness_epoch"])
+            scores[place] = score
+    wanted = {}
+    for line in read(logs["lm"]):
+        wanted["model-a", str(line["doc_id"]), 1] = len(line["resps"][0][0].split())
+    for sample in read_json(logs["json"])["samples"]:
+        place = ("model-b", str(sample["id"]), sample["epoch"])
+        wanted[place] = len(sample["output"]["completion"].split())
     assert scores == wanted
 
     def reply(body):
         number = re.search(r"An answer, number (\d)\.", body["messages"][-1]["content"])
-        return answer(
-            f"It is so.\nScore: Doctor 1: {1 + int(number[1]) % 5} points." if number else "?"
-        )
+        if number is None:
+            return answer("?")
+        return answer(f"It is so.\nScore: Doctor 1: {1 + int(number[1]) % 5} points.")
 
     with EndpointDouble(reply) as endpoint:
         run(inside.replace("http://localhost:8000/v1", endpoint.url))
-    assert values("judge") == {key: 1 + int(text[-2]) % 5 for key, text in said.items()}
-    assert not any(map(math.isnan, values("judge").values()))
+    for sample in read_json(tmp_path / "run.json")["samples"]:
+        number = int(sample["output"]["completion"][-2])
+        assert sample["scores"]["judge"]["value"] == 1 + number % 5

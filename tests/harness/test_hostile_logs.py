@@ -11,7 +11,7 @@ from doubles.agreement_study import write
 from doubles.word_judge import WordJudge
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import error_line, run_command
+from programs import failed, run_command
 from tables import rows_of
 
 from automedeval import Case, RecordError
@@ -43,44 +43,50 @@ def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
 
 
 LM_LINE, INSPECT = (rows_of(__file__)[name] for name in ("a line of lm_eval", "a run of inspect"))
-READ = [
-    (kind, *row)
-    for kind in ("lm_eval", "inspect")
-    for row in rows_of(__file__)[f"what is read of {kind}"]
-]
 
 
-@pytest.mark.parametrize(("kind", "changes", "wanted"), READ)
-def test_what_is_read_of_a_record(kind, changes, wanted, tmp_path):
-    if kind == "lm_eval":
-        log = write(tmp_path / "samples_x.jsonl", [LM_LINE | changes])
-    else:
-        log, sample = tmp_path / "run.json", INSPECT["samples"][0] | changes
-        log.write_text(json.dumps(INSPECT | {"samples": [sample]}), encoding="utf-8")
+def assert_read(log: Path, wanted: str | list) -> list[str]:
+    """Assert that a log has one record, which is left out for a reason or is read so; return what is told."""
     cases, counted, notes = join(log)
     assert counted == 1
-    assert any("the run ended as 'error'" in line for line in notes) == (kind == "inspect")
     if isinstance(wanted, str):
-        assert (cases, wanted in notes[0]) == ([], True)
-    else:
-        question, text, reference, *told = wanted
-        (case,) = cases
-        assert (case.question, case.responses[0].text, case.reference) == (
-            question,
-            text,
-            reference,
-        )
-        assert all(any(line.endswith(each) for line in notes) for each in told)
+        assert cases == []
+        assert wanted in notes[0]
+        return notes
+    question, text, reference, *told = wanted
+    (case,) = cases
+    (response,) = case.responses
+    assert [case.question, response.text, case.reference] == [question, text, reference]
+    for words in told:
+        assert any(line.endswith(words) for line in notes)
+    return notes
+
+
+@pytest.mark.parametrize(("changes", "wanted"), rows_of(__file__)["what is read of lm_eval"])
+def test_what_is_read_of_a_line_of_lm_eval(changes, wanted, tmp_path):
+    notes = assert_read(write(tmp_path / "samples_x.jsonl", [LM_LINE | changes]), wanted)
+    assert "the run ended" not in str(notes)
+
+
+@pytest.mark.parametrize(("changes", "wanted"), rows_of(__file__)["what is read of inspect"])
+def test_what_is_read_of_a_sample_of_inspect(changes, wanted, tmp_path):
+    (sample,) = INSPECT["samples"]
+    log = tmp_path / "run.json"
+    log.write_text(json.dumps(INSPECT | {"samples": [sample | changes]}), encoding="utf-8")
+    assert "the run ended as 'error'" in str(assert_read(log, wanted))
+
+
+def line_asking(prompt: str) -> dict:
+    return LM_LINE | {"arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
 
 
 def places(content: object) -> list[tuple]:
     """Return the keys and numbers that lead to each value of a JSON content."""
     if not isinstance(content, dict | list):
         return [()]
-    inner = content.items() if isinstance(content, dict) else enumerate(content)
     found = [()]
-    for key, value in inner:
-        found += [(key, *rest) for rest in places(value)]
+    for key in content if isinstance(content, dict) else range(len(content)):
+        found += [(key, *rest) for rest in places(content[key])]
     return found
 
 
@@ -106,37 +112,24 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, lo
 @pytest.mark.parametrize("fault", ["Question:", "Question: (.*", "(?P<x", "(?:Question)"])
 def test_a_question_pattern_that_is_none_is_one_line(fault, tmp_path):
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE])
-    words = (
-        "--judge",
-        "baseline:longer text",
-        "--output",
-        tmp_path / "out",
-        "--question_pattern",
-        fault,
-    )
-    message = error_line(run_command("judge", f"m={log}", *words))
-    assert "--question_pattern" in message
-    assert repr(fault) in message
+    options = {"judge": "baseline:longer text", "question_pattern": fault}
+    done = run_command("judge", f"m={log}", **options, output=tmp_path / "out")
+    failed(done, "--question_pattern", repr(fault))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_path):
     prompts = ["Q: Older?\nA: x\n\nQ: Newer?\nA:", "Q: \nA:", "no question"]
-    asked = [{"gen_args_0": {"arg_0": each, "arg_1": {}}} for each in prompts]
-    lines = [LM_LINE | {"doc_id": number, "arguments": each} for number, each in enumerate(asked)]
-    cases, counted, _ = join(
-        write(tmp_path / "samples_x.jsonl", lines), question_pattern=r"Q: (\w+\?)?"
-    )
-    assert [case.question for case in cases] == ["Newer?"]
-    assert counted == 3
+    log = write(tmp_path / "samples_x.jsonl", map(line_asking, prompts))
+    (case,), counted, _ = join(log, question_pattern=r"Q: (\w+\?)?")
+    assert (case.question, counted) == ("Newer?", 3)
 
 
 @pytest.mark.parametrize(
     "prompt", rows_of(__file__)["test_a_prompt_in_a_chat_template_needs_a_pattern"]
 )
 def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt, tmp_path):
-    line = LM_LINE | {"arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
-    log = write(tmp_path / "samples_x.jsonl", [LM_LINE, line])
+    log = write(tmp_path / "samples_x.jsonl", [LM_LINE, line_asking(prompt)])
     with pytest.raises(
         RecordError, match=r"samples_x.jsonl: .* chat template: give --question_pattern"
     ):

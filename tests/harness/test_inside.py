@@ -31,8 +31,10 @@ def answered(name: str, question: object, text: str, reference: str | None = Non
     return Case(name, question, (Response("answer", text),), reference)
 
 
-def scored(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def values_of(scores: Iterable[dict]) -> list[float | None]:
+    """Return the values of scores, None for NaN."""
+    values = [score["value"] for score in scores]
+    return [None if math.isnan(value) else value for value in values]
 
 
 def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(harness, logs, tmp_path):
@@ -42,36 +44,37 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(harne
         settings.write_text(json.dumps(args | {"rationale": True}))
         program = Path(__file__).with_name("score_inside.py")
         printed = harness("python", program, logs["json"], settings, cwd=tmp_path)
-    scores = json.loads(printed.splitlines()[-1])
-    asked = [str(each["body"]) for each in endpoint.requests]
-    assert [scored(each) for each in scores["values"]] == [4, None, 4] * 2, "two epochs"
-    assert scores["reasons"] == [None, "grader_failed", None] * 2
-    assert scores["mean"] == 4
-    assert scores["together"] == [6], "all samples were judged in one call"
-    assert any("What lowers a fever?" in each for each in asked)
-    assert not any("Question: What" in each for each in asked), "the prompt's template"
+    told = json.loads(printed.splitlines()[-1])
+    assert values_of(told["scores"]) == [4, None, 4] * 2, "two epochs"
+    reasons = [score["reason"] for score in told["scores"]]
+    assert reasons == [None, "grader_failed", None] * 2
+    assert told["mean"] == 4
+    assert told["together"] == [6], "all samples were judged in one call"
+    asked = " ".join(str(request["body"]) for request in endpoint.requests)
+    assert "What lowers a fever?" in asked
+    assert "Question: What" not in asked, "the prompt's template"
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [("choices", {}), ("mixed", {"draft": 1, "empty": 0, "parts": 3})],
-)
-def test_choices_and_questions_without_a_text_have_no_score(harness, logs, tmp_path, name, values):
+def test_choices_and_questions_without_a_text_have_no_score(harness, logs, tmp_path):
     """An answer has as many points as words."""
-    (file,) = (logs["odd"] / name).glob("*.json")
     options = "--scorer automedeval/judge --action append --output-file scored.json --display none"
     judge = ("-S", "judge=baseline:longer text")
-    harness("inspect", "score", file, *options.split(), *judge, cwd=tmp_path)
-    log = read_json(tmp_path / "scored.json")
-    scores = {str(sample["id"]): sample["scores"]["judge"] for sample in log["samples"]}
-    assert {key: scores[key]["value"] for key in values} == values
-    unscored = {
-        key: score["explanation"] for key, score in scores.items() if math.isnan(score["value"])
-    }
-    if name == "choices":
-        assert unscored == dict.fromkeys(scores, MULTIPLE_CHOICE)
-    else:
-        assert unscored == ({"image only": "the question has no text"} if name == "mixed" else {})
+
+    def scores_of(name):
+        (file,) = (logs["odd"] / name).glob("*.json")
+        harness("inspect", "score", file, *options.split(), *judge, cwd=tmp_path)
+        samples = read_json(tmp_path / "scored.json")["samples"]
+        return {str(sample["id"]): sample["scores"]["judge"] for sample in samples}
+
+    for score in scores_of("choices").values():
+        assert math.isnan(score["value"])
+        assert score["explanation"] == MULTIPLE_CHOICE
+    mixed = scores_of("mixed")
+    scores = [mixed[name]["value"] for name in ("draft", "empty", "parts")]
+    assert scores == [1, 0, 3]
+    unscored = {name: score for name, score in mixed.items() if math.isnan(score["value"])}
+    assert unscored.keys() == {"image only"}
+    assert unscored["image only"]["explanation"] == "the question has no text"
 
 
 def test_a_file_that_is_no_log_is_one_line(harness_python, tmp_path):
@@ -90,11 +93,10 @@ def test_the_judge_reads_the_question_and_the_reference():
         answered("7", talk, "One.", "No."),
         answered("8", " ", "One."),
     ]
-    *scores, blank = score_answers(judge, answers)
-    assert scores == [
-        {"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)
-    ]
-    assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
+    scores = score_answers(judge, answers)
+    assert values_of(scores) == [2, 1, None]
+    explanations = [score["explanation"] for score in scores]
+    assert explanations == ["So.", "So.", "the question has no text"]
     assert [(case.question, case.reference) for case in judge.seen] == [(talk, None), (talk, "No.")]
 
 
@@ -108,9 +110,9 @@ def test_a_score_is_the_mean_of_the_verdicts_that_give_one():
     assert score_of([first, invalid, second]) == told
     unread = replace(first, scores=None, expected_scores=(None, 1.0))
     for verdict, why in ((invalid, "cannot be read"), (unread, UNREAD)):
-        scores = score_of([verdict])
-        assert scored(scores.pop("value")) is None
-        assert scores == {"explanation": why, "verdicts": 1, "valid": 0}
+        score = score_of([verdict])
+        assert values_of([score]) == [None]
+        assert (score["explanation"], score["valid"]) == (why, 0)
 
 
 class Faulty(WordJudge):
@@ -135,12 +137,11 @@ def test_only_the_answers_that_stop_the_judge_have_no_score():
     judge = Faulty()
     answers = [answered(f"s{number}", "Safe?", text) for number, text in enumerate(texts)]
     scores = score_answers(judge, [*answers, answers[4]])
-    values = [scored(each["value"]) for each in scores]
-    assert values == [None if number in (3, 8) else number for number in range(10)] + [4]
+    assert values_of(scores) == [0, 1, 2, None, 4, 5, 6, 7, None, 9, 4]
     assert "'s3': there is no reference" in scores[3]["explanation"]
     assert scores[8]["explanation"] == "s8: TypeError: not a text"
-    judged = sorted([*texts[:3], *texts[4:8], texts[9], texts[4]])
-    assert sorted(case.responses[0].text for case in judge.seen) == judged
+    judged = sorted(len(case.responses[0].text.split()) for case in judge.seen)
+    assert judged == [0, 1, 2, 4, 4, 5, 6, 7, 9]
     with pytest.raises(ChatError):
         score_answers(judge, [*answers, answered("s10", "Safe?", "down")])
 

@@ -1,5 +1,6 @@
 """A judge as reward: groups, invalid verdicts, logged figures, planted texts, settings, bad input."""
 
+import itertools
 from statistics import fmean
 
 import pytest
@@ -15,13 +16,14 @@ from automedeval.judges.judge import load_judge
 
 def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward():
     judge, logged = WordJudge(), {}
-    prompts = ["p", "p", "q", "q", "p", "p"]  # a prompt that comes back later is another case
+    prompts = list("ppqqpp")  # a prompt that comes back later is another case
     completions = ["a", "a b c", "a b", "fail", "", "a b"]
     rewards = JudgeReward(judge)(prompts, completions, log_metric=logged.__setitem__, other=[1] * 6)
     assert rewards == [1.0, 3.0, None, None, 0.0, 2.0]
-    asked = [(case.question, [each.text for each in case.responses]) for case in judge.seen]
-    assert asked == [("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"])]
-    assert (len({case.id for case in judge.seen}), logged) == (3, {"judge/valid_rate": 4 / 6})
+    assert logged == {"judge/valid_rate": 4 / 6}
+    assert [case.question for case in judge.seen] == ["p", "q", "p"]
+    assert [len(case.responses) for case in judge.seen] == [2, 2, 2]
+    assert len({case.id for case in judge.seen}) == 3
 
 
 def test_conversations_questions_and_references_reach_the_judge():
@@ -61,21 +63,22 @@ def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told():
 def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most():
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
     judge, rubric = load_judge("small"), read_rubric("automedeval")
-    (planting,) = (each for each in read_perturbations() if each.name == "planting")
-    texts = [*planting.edits, *planting.controls]
-    prompts = [case.question for case in cases for _ in case.responses]
-    references = [case.reference for case in cases for _ in case.responses]
-    clean = [response.text for case in cases for response in case.responses]
-    slots = [slot for case in cases for slot in range(len(case.responses))]
+    (planting,) = [edit for edit in read_perturbations() if edit.name == "planting"]
+    texts = itertools.cycle([*planting.edits, *planting.controls])
+    prompts, references, clean, planted = [], [], [], []
+    for case in cases:
+        for slot, response in enumerate(case.responses):
+            prompts.append(case.question)
+            references.append(case.reference)
+            clean.append(response.text)
+            names = names_for(rubric, 3, slot, case.question)
+            planted += next(texts).apply(response.text, names)
     rewards = JudgeReward(judge)(prompts, clean, reference=references)
     # The candidates' names do not change a score.
-    renamed = [score for verdict in judge(cases) for score in verdict.expected_scores]
-    assert rewards == pytest.approx(renamed, abs=1e-5)
-    names = [names_for(rubric, 3, slot, prompt) for slot, prompt in zip(slots, prompts)]
-    planted = []
-    for number, text in enumerate(clean):
-        planted += texts[number % len(texts)].apply(text, names[number])
-    assert len(set(planted) - set(clean)) == len(clean)
+    renamed = itertools.chain.from_iterable(verdict.expected_scores for verdict in judge(cases))
+    assert rewards == pytest.approx(list(renamed), abs=1e-5)
+    assert len(planted) == len(clean)
+    assert not set(planted) & set(clean)
     attacked = JudgeReward(judge)(prompts, planted, reference=references)
     assert fmean(attacked) - fmean(rewards) <= 0.1
 
