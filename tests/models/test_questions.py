@@ -41,7 +41,7 @@ def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, od
     assert odds_of(replace(reply, truncated=True), options) is None  # it may have gone on: "4.5"
 
 
-CASES = [case_of(number, "ab") for number in range(2)]
+CASES = [case_of(number, "ab", reference=None) for number in range(2)]
 ODDS = rows_of(__file__)["odds of two scores"]
 
 TEMPLATE = (

@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,11 +74,15 @@ class Block:
 
 
 class Piece(NamedTuple):
-    """A sentence, or a part of a long one, with its number of tokens and its page."""
+    """A sentence of a block, or a part of a long one, with its number of tokens."""
 
+    block: Block
     text: str
     size: int
-    page: int | None
+
+    @property
+    def section(self) -> tuple[str | None, str]:
+        return self.block.book, self.block.section
 
 
 @dataclass
@@ -123,9 +128,9 @@ class Book:
         pages = []
         for number, page in enumerate(_open_pdf(self.file).pages, 1):
             with foreign_errors_at(f"{self.file}: page {number}"):
-                pages.append(whole(page.extract_text()).splitlines())
+                pages.append(whole(page.extract_text()).strip().splitlines())
         self.pages = len(pages)
-        self.pages_without_text = sum(not any(line.strip() for line in lines) for lines in pages)
+        self.pages_without_text = pages.count([])
         blocks = []
         for number, lines in enumerate(_without_running_heads(pages), 1):
             # Words that are divided at the end of a line are joined.
@@ -143,20 +148,20 @@ class Book:
 
         A passage stays within its section, and has the number of its first page. A sentence that is too long is cut.
         """
-        passages, blocks = [], self.blocks()
+        blocks = self.blocks()
         self.words = sum(len(block.text.split()) for block in blocks)
         placed = []
         for block in blocks:
             placed += [(block, text) for text in sentences(block.text)]
-        sized = zip(placed, count([text for _, text in placed]))
-        for (book, section), run in groupby(
-            sized, lambda entry: (entry[0][0].book, entry[0][0].section)
-        ):
-            pieces = []
-            for (block, text), size in run:
-                parts = [(text, size)] if size <= tokens else _cut(text, count, tokens)
-                pieces += [Piece(part, size, block.page) for part, size in parts]
-            for page, text in _pack(pieces, tokens, overlap):
+        pieces = []
+        for (block, text), size in zip(placed, count([text for _, text in placed])):
+            parts = [(text, size)] if size <= tokens else _cut(text, count, tokens)
+            pieces += [Piece(block, *part) for part in parts]
+        passages = []
+        for (book, section), run in groupby(pieces, attrgetter("section")):
+            for passage in _pack(run, tokens, overlap):
+                text = " ".join(piece.text for piece in passage)
+                page = passage[0].block.page
                 passages.append(Passage.of(book or self.file.stem, section, page, text))
         return passages
 
@@ -203,26 +208,25 @@ def _open_pdf(file: Path):
 
 
 def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages."""
+    """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages.
+
+    No page begins or ends with a line without text.
+    """
 
     def shape(line: str) -> str:
         return re.sub(r"\d+", "0", line.strip())
 
     edges: Counter[str] = Counter()
-    written = 0  # pages with text
     for lines in pages:
-        texts = [line for line in lines if line.strip()]
-        written += bool(texts)
-        edges.update({shape(line) for line in (*texts[:1], *texts[-1:])})
+        edges.update({shape(line) for line in (*lines[:1], *lines[-1:])})
+    written = sum(map(bool, pages))  # pages with text
     common = {line for line, times in edges.items() if times > max(2, written / 2)} | {"0"}
     bodies = []
     for page in pages:
         lines = list(page)
-        for at in (0, -1):
-            while lines and not lines[at].strip():
-                lines.pop(at)
-            if lines and shape(lines[at]) in common:
-                lines.pop(at)
+        for end in (0, -1):
+            if lines and shape(lines[end]) in common:
+                lines.pop(end)
         bodies.append(lines)
     return bodies
 
@@ -287,22 +291,19 @@ def _cut(
     return [*parts, (" ".join(words[start:]), size)] if words else parts
 
 
-def _pack(run: Sequence[Piece], tokens: int, overlap: int) -> Iterator[tuple[int | None, str]]:
-    """Join sentences to passages (page, text), which begin with the end of the passage before."""
+def _pack(run: Iterable[Piece], tokens: int, overlap: int) -> Iterator[list[Piece]]:
+    """Put sentences together to passages, which begin with the end of the passage before."""
     passage: list[Piece] = []
     for sentence in run:
         if passage and _size(passage) + sentence.size > tokens:
-            yield passage[0].page, " ".join(piece.text for piece in passage)
+            yield passage
             room = min(overlap, tokens - sentence.size)
-            tail: list[Piece] = []
-            for before in reversed(passage[-2:] if len(passage) > 2 else passage[1:]):
-                if _size(tail) + before.size > room:
-                    break
-                tail.insert(0, before)
-            passage = tail
+            passage = passage[1:][-2:]
+            while passage and _size(passage) > room:
+                passage = passage[1:]
         passage.append(sentence)
     if passage:
-        yield passage[0].page, " ".join(piece.text for piece in passage)
+        yield passage
 
 
 def _size(pieces: Sequence[Piece]) -> int:

@@ -1,13 +1,16 @@
 """Make preference pairs of a judge's verdicts, in the columns of TRL's DPOTrainer and RewardTrainer."""
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from operator import attrgetter
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import JsonObject, RecordError
+from automedeval.records import JsonObject, RecordError, Response
 
 Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
 
@@ -44,41 +47,46 @@ def preference_pairs(
     return pairs, reasons
 
 
+class _Scored(NamedTuple):
+    """A response with the mean of its values, and these by the number of the verdict."""
+
+    response: Response
+    mean: float
+    by_verdict: Mapping[int, float]
+
+
 def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) -> JsonObject | str:
     """Return the pair of a case, or why there is none."""
-    case, start = judge.cases.records[number], int(judge.cases.start[number])
     if not judge.verdicts_valid[number]:
         return "no valid verdict"
-    means = {
-        at: fmean(values[start + at].values())
-        for at in range(len(case.responses))
-        if start + at in values
-    }
-    if len(means) < 2:
+    case = judge.cases.records[number]
+    scored = []
+    for response, place in zip(case.responses, itertools.count(int(judge.cases.start[number]))):
+        if place in values:
+            scored.append(_Scored(response, fmean(values[place].values()), values[place]))
+    if len(scored) < 2:
         return "no two responses with a score"
-    best = max(means, key=means.__getitem__)
-    worst = min(means, key=means.__getitem__)
-    margin = round(means[best] - means[worst], 9)
+    chosen = max(scored, key=attrgetter("mean"))
+    rejected = min(scored, key=attrgetter("mean"))
+    margin = round(chosen.mean - rejected.mean, 9)
     if margin <= least_gap:
         return f"a gap of {least_gap:g} or less" if margin else "a tie"
-    by_best, by_worst = values[start + best], values[start + worst]
-    together = by_best.keys() & by_worst.keys()
+    together = chosen.by_verdict.keys() & rejected.by_verdict.keys()
     if judge.of_pairs and not together:
         return "never compared"
-    if any(by_best[verdict] <= by_worst[verdict] for verdict in together):
+    if any(chosen.by_verdict[verdict] <= rejected.by_verdict[verdict] for verdict in together):
         return "verdicts that disagree"
-    texts = [case.responses[at].text for at in (best, worst)]
-    if texts[0].strip() == texts[1].strip():
+    if chosen.response.text.strip() == rejected.response.text.strip():
         return "equal texts"
-    chosen, rejected = ([{"role": "assistant", "content": text}] for text in texts)
-    prompt = (
-        [{"role": "user", "content": case.question}]
-        if isinstance(case.question, str)
-        else case.question
-    )
-    about = {
+    prompt = case.question
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    return {
+        "prompt": prompt,
+        "chosen": [{"role": "assistant", "content": chosen.response.text}],
+        "rejected": [{"role": "assistant", "content": rejected.response.text}],
+        "margin": margin,
         "case_id": case.id,
-        "chosen_model": case.models[best],
-        "rejected_model": case.models[worst],
+        "chosen_model": chosen.response.model,
+        "rejected_model": rejected.response.model,
     }
-    return {"prompt": prompt, "chosen": chosen, "rejected": rejected, "margin": margin} | about

@@ -6,8 +6,8 @@ The completions of one prompt are judged together, as the responses of one case.
 `automedeval judge` takes to load and to ask a model.
 """
 
-import itertools
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
@@ -50,27 +50,32 @@ class JudgeReward:
         of one prompt stand together. The judge reads the `question`, by default the prompt, and, if it can, the `reference`;
         other columns of the data set are not read.
         """
-        if question is None:  # the only message of a prompt is its text
-            single = [not isinstance(prompt, str) and len(prompt) == 1 for prompt in prompts]
-            question = [
-                prompt[0]["content"] if alone else prompt for prompt, alone in zip(prompts, single)
-            ]
-            for prompt in question:
-                refuse_template(prompt, "a prompt", "a column 'question'")
+        if question is None:
+            question = [_question_of(prompt) for prompt in prompts]
         warn_of_references(self.judge, reference or ())
         texts = [_written(completion) for completion in completions]
         cases = cases_of(question, reference or [None] * len(texts), [text or "" for text in texts])
-        values: dict[str, list[list[float]]] = {}
-        for case in cases:
-            values[case.id] = [[] for _ in case.responses]
+        values: dict[tuple[str, int], list[float]] = defaultdict(list)
         for verdict in self.judge(cases):
             for index, value in verdict.values.items():
-                values[verdict.case_id][index].append(value)
-        judged = [fmean(given) if given else None for given in itertools.chain(*values.values())]
-        rewards = [None if text is None else reward for text, reward in zip(texts, judged)]
+                values[verdict.case_id, index].append(value)
+        rewards: list[float | None] = []
+        for case in cases:
+            for index in range(len(case.responses)):
+                given = values[case.id, index]
+                is_read = texts[len(rewards)] is not None
+                rewards.append(fmean(given) if given and is_read else None)
         if log_metric is not None and rewards:
             log_metric("judge/valid_rate", fmean(value is not None for value in rewards))
         return rewards
+
+
+def _question_of(prompt: Any) -> Any:
+    """Return what a prompt asks: its only message is its text. RecordError for a text in a chat template."""
+    if not isinstance(prompt, str) and len(prompt) == 1:
+        prompt = prompt[0]["content"]
+    refuse_template(prompt, "a prompt", "a column 'question'")
+    return prompt
 
 
 def _written(completion: Any) -> str | None:
@@ -119,11 +124,9 @@ def cases_of(
     for number, ((question, reference), rows) in enumerate(groups):
         if fault := fault_of_reference(reference):
             raise RecordError(fault)
-        texts = (
-            {"model": f"completion-{place}", "text": text} for place, (*_, text) in enumerate(rows)
-        )
-        responses = tuple(map(Response.from_dict, texts))
-        cases.append(
-            Case(f"{digest([question, reference])}-{number}", question, responses, reference)
-        )
+        responses = []
+        for place, (*_, text) in enumerate(rows):
+            responses.append(Response.from_dict({"model": f"completion-{place}", "text": text}))
+        name = f"{digest([question, reference])}-{number}"
+        cases.append(Case(name, question, tuple(responses), reference))
     return cases

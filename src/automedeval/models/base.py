@@ -2,6 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -263,11 +264,19 @@ def answer_groups(
     `answer` yields (index, answer) of the wanted ones among prompts, in any order. `apart`: one group after another, since a
     checkpoint computes once what the prompts of a group begin with.
     """
-    for batch in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
-        owners = [index for index in batch for _ in groups[index]]
-        got: dict[int, dict[int, Any]] = {index: {} for index in batch}
-        asked = [prompt for index in batch for prompt in groups[index]]
-        for place, value in answer(asked, [wanted[owner] for owner in owners]):
-            got[owner := owners[place]][place] = value
-            if len(got[owner]) == len(groups[owner]):
-                yield owner, [value for _, value in sorted(got.pop(owner).items())]
+    if apart:
+        for index, group in enumerate(groups):
+            for _, answers in answer_groups([group], [wanted[index]], answer):
+                yield index, answers
+        return
+    asked: list[Any] = []
+    owners: list[int] = []
+    for index, group in enumerate(groups):
+        asked += group
+        owners += [index] * len(group)
+    got: dict[int, dict[int, Any]] = defaultdict(dict)
+    for place, value in answer(asked, [wanted[owner] for owner in owners]):
+        owner = owners[place]
+        got[owner][place] = value
+        if len(got[owner]) == len(groups[owner]):
+            yield owner, [answered for _, answered in sorted(got.pop(owner).items())]

@@ -27,6 +27,10 @@ BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 
 # The modules of an encoder that takes the mean of its tokens.
 MEAN_OF_TOKENS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+POOLED = ["pooling_mode_mean_tokens"]
+# What is left out of a config.json has the defaults.
+PLAIN_BERT_DEFAULTS = {"position_embedding_type": "absolute", "is_decoder": False}
+PLAIN_BERT = {"model_type": "bert", "hidden_act": "gelu"} | PLAIN_BERT_DEFAULTS
 
 
 class Encoder:
@@ -193,24 +197,16 @@ def plain_window(folder: Path) -> int | None:
         network, modules, pooling, text, words, tokenizer = (
             json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names
         )
-        kinds = [module["type"].rpartition(".")[2] for module in modules]
-        pooled = [name for name, value in pooling.items() if value is True]
-        is_bert = network["model_type"] == "bert" and network["hidden_act"] == "gelu"
-        is_plain_bert = (
-            is_bert
-            and network.get("position_embedding_type", "absolute") == "absolute"
-            and not network.get("is_decoder")
-        )
-        takes_mean = pooled == ["pooling_mode_mean_tokens"] and kinds in MEAN_OF_TOKENS
-        lowercase = tokenizer["normalizer"]["lowercase"]
-        reads_words = (
-            tokenizer["model"]["type"] == "WordPiece"
-            and lowercase == words.get("do_lower_case", True)
-            and not text.get("do_lower_case")
-        )
-        if not (is_plain_bert and takes_mean and reads_words):
-            return None
-        return int(text["max_seq_length"]) if (folder / "model.safetensors").is_file() else None
+        facts = [
+            PLAIN_BERT.items() <= (PLAIN_BERT_DEFAULTS | network).items(),
+            [name for name, value in pooling.items() if value is True] == POOLED,
+            [module["type"].rpartition(".")[2] for module in modules] in MEAN_OF_TOKENS,
+            tokenizer["model"]["type"] == "WordPiece",
+            tokenizer["normalizer"]["lowercase"] == words.get("do_lower_case", True),
+            not text.get("do_lower_case"),
+            (folder / "model.safetensors").is_file(),
+        ]
+        return int(text["max_seq_length"]) if all(facts) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
