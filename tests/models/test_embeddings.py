@@ -125,12 +125,9 @@ def test_the_papers_encoder_takes_the_first_token_as_simcse_does(tmp_path):
 
 def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(tmp_path):
     """It has longer tokens of these scripts, so it knows them; of Cyrillic it has letters alone, as a small one has."""
-    pieces = [
-        *["<unk>", "▁", "头", "痛", "发烧", "什么", "열", "이", "두통", "있어요", "약을"],
-        *"дети",
-    ]
-    scored = [(token, -float(number)) for number, token in enumerate(pieces)]
-    tokens = Tokenizer(Unigram(scored, unk_id=0))
+    pieces = ["<unk>", "▁", *"头痛열이дети", "发烧", "什么", "두통", "있어요", "약을"]
+    scores = -np.arange(len(pieces), dtype=float)
+    tokens = Tokenizer(Unigram(list(zip(pieces, scores.tolist())), unk_id=0))
     tokens.pre_tokenizer = Metaspace()
     folder = shutil.copytree(ENCODER, tmp_path / "encoder")
     special = {"unk_token": "<unk>", "pad_token": "▁"}

@@ -362,17 +362,6 @@ def test_attention_and_batches_are_as_the_architecture_allows(judge, request):
         assert batches == [[1, 0, 2]]
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_every_attention_has_the_same_scores(attention, tmp_path, cases):
-    """A CPU computes it in float32; a GPU of another kind uses that of transformers."""
-    judge = load(tmp_path / "m", "mistral")
-    judge.chat.network.set_attn_implementation(attention)
-    plain = PlainTransformers(tmp_path / "m", NEW_TOKENS, ENDS)
-    verdicts = assert_equal(judge, plain, cases)
-    cut = {verdict.truncated for verdict in verdicts}
-    assert len(cut) == 2  # texts of different lengths
-
-
 def test_what_was_chosen_for_an_architecture_is_said(tmp_path, caplog):
     load(tmp_path / "capped", "gemma2")
     load(tmp_path / "hybrid", "lfm2")

@@ -1,7 +1,7 @@
 """Check the responses of cases: the numbers that differ from the reference, or from passages of books."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from automedeval.evidence.numbers import differences
@@ -36,7 +36,8 @@ def marked_numbers(
     texts = [source.text for source in sources if source.text.strip()]
     if not texts:
         return [], NO_EVIDENCE
-    if not all(_is_known(text, [question, answer, *texts]) for text in (answer, " ".join(texts))):
+    beside = " ".join([question, answer, *texts])
+    if not (_is_known(answer, beside) and _is_known(" ".join(texts), beside)):
         return [], LANGUAGE
     marks: dict[tuple, JsonObject] = {}  # one shows all equal numbers
     for difference in differences(answer, [source.text for source in sources]):
@@ -59,13 +60,13 @@ def in_words(mark: Mapping) -> str:
     return f"{mark['sentence'][1]} for {mark['passage'][1]}"
 
 
-def _is_known(text: str, beside: Iterable[str]) -> bool:
+def _is_known(text: str, beside: str) -> bool:
     """Return whether a text is in a language whose words that forbid are known; a short one is in that of those beside it."""
     letters = [letter for letter in text if letter.isalpha()]
     if 2 * sum(letter.isascii() for letter in letters) < len(letters):
         return False
     known = is_english(text, TOLD)
-    return is_english(" ".join(beside), enough=1) is True if known is None else known
+    return is_english(beside, enough=1) is True if known is None else known
 
 
 def reference_of(case: Case) -> list[Evidence]:

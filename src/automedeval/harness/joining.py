@@ -158,8 +158,11 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     """Return the case of the answers of some models to a question; count the keys in which they differ."""
     about: JsonObject = {}
     others = set()  # the keys with several values
-    for answer in answers.values():
+    responses = []
+    for model, answer in answers.items():
+        responses.append(replace(answer.responses[0], model=model))
         facts = {
+            "id": answer.id,
             "question": " ".join(question_text(answer.question).split()),
             "reference": answer.reference,
             "topic": answer.topic,
@@ -170,16 +173,16 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
             if value not in (None, "", ()) and about.setdefault(name, value) != value:
                 others.add(name)
     if "row" in others:  # of tables in different orders
-        others.remove("row")
         del about["row"]
-    differ.update(sorted(others))
-    _, reference, topic, criteria = (
-        about.pop(name, None) for name in ("question", "reference", "topic", "criteria")
-    )
+    differ.update(sorted(others - {"row", "id"}))
+    name = about.pop("id", digest(key))
     first, *_ = answers.values()
-    name = next((answer.id for answer in answers.values() if answer.id), digest(key))
-    case_id = name if epoch == 1 else f"{name}/epoch-{epoch}"
-    responses = []
-    for model, answer in answers.items():
-        responses.append(replace(answer.responses[0], model=model))
-    return Case(case_id, first.question, tuple(responses), reference, topic, about, criteria or ())
+    return Case(
+        name if epoch == 1 else f"{name}/epoch-{epoch}",
+        first.question,
+        tuple(responses),
+        about.pop("reference", None),
+        about.pop("topic", None),
+        {name: value for name, value in about.items() if name not in ("question", "criteria")},
+        about.get("criteria", ()),
+    )

@@ -65,11 +65,12 @@ class LocalDecisions(LocalChat):
         return first == second
 
     def _question(self, state: str, slot: Slot) -> Asked:
-        question: Any = {"type": "choice", "instructions": instructions(slot)}
-        request = {
-            "state": state,
-            "questions": {"0": question | {"criteria": dict.fromkeys(slot.values, "")}},
+        question = {
+            "type": "choice",
+            "instructions": instructions(slot),
+            "criteria": dict.fromkeys(slot.values, ""),
         }
+        request = {"state": state, "questions": {"0": question}}
         place = f"{self.folder / DECISION}: not for this model"
         with foreign_errors_at(place, TypeError, ValueError, TemplateError):
             ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
@@ -86,15 +87,12 @@ class LocalDecisions(LocalChat):
             yield from super().answer(prompts, wanted)
             return
         asked = [self._asked(prompt) for prompt in prompts]
-        for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
-            chances = [
-                dict(zip(slot.values, shares)) for slot, shares in zip(prompts[index].slots, odds)
-            ]
-            usage = {
-                "prompt_tokens": sum(len(ids) for ids, _ in asked[index]),
-                "completion_tokens": 0,
-            }
-            yield index, Answer.of_odds(chances, usage=usage)
+        for index, shares in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
+            values = [slot.values for slot in prompts[index].slots]
+            odds = [dict(pairs) for pairs in map(zip, values, shares)]
+            read = sum(len(ids) for ids, _ in asked[index])
+            usage = {"prompt_tokens": read, "completion_tokens": 0}
+            yield index, Answer.of_odds(odds, usage=usage)
 
     def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
         """Yield (index, probabilities of its labels) of the wanted questions."""

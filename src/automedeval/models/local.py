@@ -80,8 +80,9 @@ def batch_room(outline, device: str) -> int:
     room, most = 2 * 2**30, ROOM_ON_CPU
     if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
+        memory = total if free > 0.9 * total else free
         weights = sum(parameter.nbytes for parameter in outline.parameters())
-        room = max(room, int((total if free > 0.9 * total else free) - weights) // 2)
+        room = max(room, int(memory - weights) // 2)
         most = ROOM_ON_GPU
     return max(2048, min(most, room // token))
 

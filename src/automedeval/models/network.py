@@ -24,6 +24,8 @@ from automedeval.records import RecordError
 LOG = logging.getLogger(__name__)
 
 FLOAT32_ATTENTION = "sdpa_float32"
+# The kinds of a layer's cache that a buffer of keys and values stands for.
+BUFFERED = {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}
 # Other architectures use transformers' own attention: some ask for its name, or pass a mask per head.
 FLOAT32_TYPES = ("gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3")
 
@@ -129,23 +131,14 @@ def longest_in_batch(model) -> float:
     """
     # The kinds of cache that transformers' `generate` gives the layers.
     layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
-    if model._is_stateful or not layers <= {
-        "DynamicLayer",
-        "DynamicSlidingWindowLayer",
-        "DummyLayer",
-    }:
+    if model._is_stateful or not layers <= BUFFERED:
         return 0
     config = model.config.get_text_config()
+    longest = math.inf
     rope = getattr(config, "rope_parameters", None) or {}
-    ropes = [
-        rope,
-        *(value for value in rope.values() if isinstance(value, dict)),
-    ]  # one, or one per kind of layer
-    limits = [
-        settings["original_max_position_embeddings"]
-        for settings in ropes
-        if settings.get("rope_type") == "longrope"
-    ]
+    for settings in (rope, *rope.values()):  # one, or one for each kind of layer
+        if isinstance(settings, dict) and settings.get("rope_type") == "longrope":
+            longest = min(longest, settings["original_max_position_embeddings"])
     if getattr(config, "attn_temperature_tuning", False):
-        limits.append(config.floor_scale - 1)
-    return min(limits, default=math.inf)
+        longest = min(longest, config.floor_scale - 1)
+    return longest
