@@ -47,15 +47,11 @@ def test_at_most_fifteen_words_forbid():
 
 
 @pytest.mark.parametrize(
-    ("answer", "reference", "unread"),
-    [
-        ("Take 12 g.", "At most 4 g a day.", None),
-        ("Nehmen Sie 12 g Paracetamol.", "Nehmen Sie 4 g Paracetamol am Tag.", "not English"),
-        ("รับประทานยา 12 g", "At most 4 g a day for those who take it.", "not English"),
-        ("Take 12 g.", " ", "no evidence"),
-    ],
+    ("question", "answer", "reference", "unread"),
+    rows_of(__file__)["test_of_another_language_nothing_is_marked_and_that_is_said"],
 )
-def test_of_another_language_nothing_is_marked_and_that_is_said(answer, reference, unread):
-    question = "Wie viel?" if "Nehmen" in answer else "How much of it may I take in a day?"
+def test_of_another_language_nothing_is_marked_and_that_is_said(
+    question, answer, reference, unread
+):
     marks, why = marked_numbers(question, answer, [Evidence(reference, "reference")])
     assert (bool(marks), why) == (unread is None, unread)

@@ -4,17 +4,18 @@ import json
 import shutil
 from pathlib import Path
 
-from doubles.agreement_study import read
-from factories import read_json
+from factories import read, read_json
 from harness.make_logs import QUESTIONS
-from programs import error_line, run_command, succeeded
+from programs import failed, run_command, told
 
-JUDGE = ("--judge", "baseline:longer text")
+
+def run_judge(output: Path, *runs: object):
+    return run_command("judge", *runs, judge="baseline:longer text", output=output)
 
 
 def judge(output: Path, *runs: object):
-    done = succeeded(run_command("judge", *runs, *JUDGE, "--output", output))
-    return done.stdout, read(output / "cases.jsonl")
+    printed = told(run_judge(output, *runs))
+    return printed, read(output / "cases.jsonl")
 
 
 def test_runs_of_two_models_become_cases(helm_runs, tmp_path):
@@ -46,21 +47,18 @@ def test_of_several_trials_the_first_is_read(helm_runs, tmp_path):
 
 
 def test_multiple_choice_is_left_out(helm_runs, tmp_path):
-    for name, told in {
-        "choices": "3 (a multiple-choice question",
-        "apart": "6 (not a generated text)",
-    }.items():
-        line = error_line(
-            run_command("judge", helm_runs / name, *JUDGE, "--output", tmp_path / name)
-        )
-        assert f"0 answers of acme/model-a; left out: {told}" in line
+    answers = "0 answers of acme/model-a; left out:"
+    choices = run_judge(tmp_path / "out", helm_runs / "choices")
+    failed(choices, f"{answers} 3 (a multiple-choice question")
+    apart = run_judge(tmp_path / "out", helm_runs / "apart")
+    failed(apart, f"{answers} 6 (not a generated text)")
 
 
 def test_a_run_that_is_not_whole_is_one_line(helm_runs, tmp_path):
     run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
     (run / "run_spec.json").unlink()
-    line = error_line(run_command("judge", run, *JUDGE, "--output", tmp_path / "out"))
-    assert "no run_spec.json beside it: not a whole run of HELM" in line
+    done = run_judge(tmp_path / "out", run)
+    failed(done, "no run_spec.json beside it: not a whole run of HELM")
 
 
 def test_a_perturbed_question_is_left_out(helm_runs, tmp_path):

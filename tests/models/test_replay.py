@@ -21,9 +21,8 @@ def test_an_answer_is_found_by_case_teacher_role_knowledge_and_round(tmp_path):
     file = write(tmp_path / "said.jsonl", lines)
     chat = RecordedChat(file, "strong")
     prompts = [prompt(), prompt("c2"), prompt("c1", 2)]
-    said = [answer.text for _, answer in chat.answer(prompts)]
+    said = [chat.reply(asked).text for asked in prompts]
     assert said == ["first", "of c2", "in round 2"]
-    assert [index for index, _ in chat.answer(prompts, [False, True, False])] == [1]
     fingerprints = {chat.fingerprint}
     for options, text in ROWS["other authors"]:
         other = RecordedChat(file, **options)
@@ -35,7 +34,7 @@ def test_an_answer_is_found_by_case_teacher_role_knowledge_and_round(tmp_path):
 def test_what_was_not_recorded_is_an_error_that_names_the_key(tmp_path):
     chat = RecordedChat(write(tmp_path / "said.jsonl", [LINE]), "strong")
     with pytest.raises(RecordError, match=r"no line of case 'c9', teacher 'strong', .* round 2"):
-        list(chat.answer([prompt("c9", 2)]))
+        chat.reply(prompt("c9", 2))
 
 
 @pytest.mark.parametrize(("changes", "said"), ROWS["test_a_faulty_recording_is_named"])

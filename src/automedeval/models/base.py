@@ -1,7 +1,6 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import json
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ class Slot:
 
 Part = str | Free | Slot
 Field = tuple[str, Slot, str]  # a slot with the literal before it and the literal after it
-Tokens = tuple[tuple[bytes, tuple[tuple[bytes, float], ...]], ...]
+Rivals = tuple[tuple[bytes, float], ...]  # the alternatives of a token, each with its probability
 Messages = list[dict[str, str]]
 Ids = list[int]  # of tokens
 Wanted = Sequence[bool] | None  # which of some prompts are to be answered; None: all
@@ -104,7 +103,7 @@ class Answer:
     Args:
         values, probabilities: the chosen value and the probability of each allowed value, per slot; None without slots.
         free: the free text of an answer in parts.
-        tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
+        rivals: what the first token with a letter or digit of an endpoint's text might have been, itself included.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
         error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this prompt, it is `overlong`,
@@ -115,7 +114,7 @@ class Answer:
     values: tuple[str, ...] | None = None
     probabilities: tuple[dict[str, float], ...] | None = None
     free: str | None = None
-    tokens: Tokens = ()
+    rivals: Rivals = ()
     truncated: bool = False
     usage: dict[str, int] = field(default_factory=dict)
     error: str | None = None
@@ -176,7 +175,7 @@ def unescaped(text: str) -> str:
         return text
 
 
-class Chat(ABC):
+class Chat:
     """A model that answers prompts.
 
     `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
@@ -198,10 +197,10 @@ class Chat(ABC):
     def fingerprint(self) -> str:
         return self._fingerprint
 
-    def prepare(self) -> None:  # noqa: B027  most chats load nothing
+    def prepare(self) -> None:
         """Load now what takes long to load, so that its faults come before anything else is done."""
 
-    def set_date(self, date: date) -> None:  # noqa: B027  most chats write no date
+    def set_date(self, date: date) -> None:
         """Give chat templates that write today's date this one."""
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
@@ -220,9 +219,9 @@ class Chat(ABC):
             for message in prompt.messages
         )
 
-    @abstractmethod
     def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
-        """Yield (index, answer) for the wanted prompts (None: all), in any order."""
+        """Yield (index, answer) for the wanted prompts (None: all), in any order; some chats only lead dialogues."""
+        raise NotImplementedError
 
 
 class NoChat(Chat):
@@ -230,9 +229,6 @@ class NoChat(Chat):
 
     name = ""
     batched = True
-
-    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
-        raise NotImplementedError
 
 
 def answer_fitting(

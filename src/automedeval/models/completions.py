@@ -6,10 +6,11 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, Tokens
+from automedeval.models.base import Answer, Rivals
 from automedeval.records import RecordError, parse_json, read_lines
 from automedeval.records.text import shown_address
 
@@ -53,10 +54,9 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if problem or reason == "error":
         raise ValueError(endpoint_words(problem) or "finish_reason error")
     cut = reason == "length"
-    tokens = token_alternatives(choice)
-    answer = Answer.of_text(content, tokens=tokens, truncated=cut, usage=usage)
+    answer = Answer.of_text(content, truncated=cut, usage=usage)
     if answer.text.strip() or answer.error:
-        return answer
+        return replace(answer, rivals=first_alternatives(choice, answer.text))
     why = f"the answer is empty (finish_reason {reason})"
     if cut:
         why += "; a larger --max_new_tokens may leave room for an answer behind the thoughts"
@@ -78,20 +78,28 @@ def token_counts(counts: Mapping[str, Any]) -> dict[str, int]:
     return usage
 
 
-def token_alternatives(choice: Mapping[str, Any]) -> Tokens:
-    """Return the tokens of a completion's choice with their alternatives; none if there are none, or they cannot be read."""
-    tokens = []
-    try:
-        for token in (choice.get("logprobs") or {}).get("content") or []:
-            chances: dict[bytes, float] = defaultdict(float)
-            for alternative in token.get("top_logprobs") or []:
-                chances[_token_bytes(alternative)] += math.exp(min(0.0, alternative["logprob"]))
-            if chances and not chances[_token_bytes(token)]:
-                chances[_token_bytes(token)] = math.exp(min(0.0, token["logprob"]))
-            tokens.append((_token_bytes(token), tuple(chances.items())))
-    except UNREADABLE:  # a verdict does not need them
-        return ()
-    return tuple(tokens)
+def first_alternatives(choice: Mapping[str, Any], text: str) -> Rivals:
+    """Return the alternatives of the first token with a letter or digit of a choice's text; none if they are not told."""
+    with contextlib.suppress(*UNREADABLE):  # a verdict does not need them
+        tokens = (choice.get("logprobs") or {}).get("content") or []
+        # A server may list the tokens of thoughts before the text, and strip the ends of the text.
+        start = b"".join(map(_token_bytes, tokens)).rfind(text.strip().encode())
+        end = 0
+        for token in tokens:
+            piece = _token_bytes(token)
+            end += len(piece)
+            if end > start >= 0 and re.search(rb"\w", piece):
+                return _chances(token)
+    return ()
+
+
+def _chances(token: Mapping[str, Any]) -> Rivals:
+    chances: dict[bytes, float] = defaultdict(float)
+    for alternative in token.get("top_logprobs") or []:
+        chances[_token_bytes(alternative)] += math.exp(min(0.0, alternative["logprob"]))
+    if chances and not chances[_token_bytes(token)]:
+        chances[_token_bytes(token)] = math.exp(min(0.0, token["logprob"]))
+    return tuple(chances.items())
 
 
 def _token_bytes(token: Mapping[str, Any]) -> bytes:

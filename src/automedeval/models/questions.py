@@ -4,7 +4,6 @@ A checkpoint gives the odds of the options as what comes next (`LocalChat`). An 
 its first token where it tells these.
 """
 
-import itertools
 import re
 from collections.abc import Sequence
 
@@ -35,7 +34,7 @@ def odds_of(answer: Answer, options: Sequence[str]) -> dict[str, float] | None:
     if answer.truncated or said not in map(_letters, options):
         return None
     odds = dict.fromkeys(options, 0.0)
-    for piece, chance in _first_token(answer):
+    for piece, chance in answer.rivals:
         written = _letters(piece.decode(errors="replace"))
         begun = [option for option in options if written and _letters(option).startswith(written)]
         if len(begun) > 1:  # "1" of "10"
@@ -51,16 +50,3 @@ def odds_of(answer: Answer, options: Sequence[str]) -> dict[str, float] | None:
 def _letters(text: str) -> str:
     """Return the letters and digits of a text."""
     return re.sub(r"[\W_]", "", text).casefold()
-
-
-def _first_token(answer: Answer) -> Sequence[tuple[bytes, float]]:
-    """Return the alternatives of the first token with a letter or digit; () if the answer has no tokens."""
-    # A server may list the tokens of thoughts before it, and strip the ends of its text.
-    start = b"".join(piece for piece, _ in answer.tokens).rfind(answer.text.strip().encode())
-    if start < 0:
-        return ()
-    ends = itertools.accumulate(len(piece) for piece, _ in answer.tokens)
-    for (piece, rivals), end in zip(answer.tokens, ends):
-        if end > start and re.search(rb"\w", piece):
-            return rivals
-    return ()

@@ -5,12 +5,12 @@ The small study uses a recording: it needs no key, and everybody gets the same v
     {"case_id": "c1", "teacher": "strong", "role": "judge", "knowledge": "chain", "round": 1, "text": "[Question]: …"}
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, Answers, Chat, Dialogue, Prompt, Wanted, lead
+from automedeval.models.base import Answer, Chat, Dialogue, Prompt, lead
 from automedeval.records import RecordError, digest, read_placed
 from automedeval.records.types import Record
 
@@ -60,13 +60,6 @@ class RecordedChat(Chat):
         if prompt.key not in self._texts:
             raise RecordError(f"{self.path}: no line of {self._shown(prompt.key)}")
         return Answer(self._texts[prompt.key])
-
-    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
-        return (
-            (index, self.reply(prompt))
-            for index, prompt in enumerate(prompts)
-            if wanted is None or wanted[index]
-        )
 
     def follow(
         self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
