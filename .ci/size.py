@@ -18,7 +18,7 @@ LIMITS = {
     "src, nodes a statement": 7.1,
     "tests, nodes a statement": 8.0,
     "lines above 100 columns": 2_650,
-    "docs/*.md, bytes": 99_500,
+    "docs/*.md, bytes": 100_000,
     "YAML and Jinja in src, bytes": 164_500,
     "recipes, lines of YAML": 760,
     "options declared": 159,

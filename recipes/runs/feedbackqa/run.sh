@@ -26,7 +26,7 @@ ENCODER=${ENCODER:-models/all-MiniLM-L6-v2}
 OUTPUT=${OUTPUT:-verdicts/feedbackqa}
 DATA=$OUTPUT/data
 bring "${AUTOMEDEVAL_DATA:-AUTOMEDEVAL_DATA}/feedbackqa" "cases.jsonl and ratings.jsonl of FeedbackQA" \
-  "github.com/McGill-NLP/feedbackqa, in the layout of docs/records.md"
+  "github.com/McGill-NLP/feedbackqa, in the layout of docs/judge.md"
 bring "$BASE/config.json" "the base" "automedeval get-models"
 all_there
 
