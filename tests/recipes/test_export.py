@@ -17,7 +17,7 @@ from programs import error_line, failed, run_command, succeeded, told
 from tables import read_csv, rows_of
 
 from automedeval.records import Case, Verdict
-from automedeval.records.cases import table_of
+from automedeval.records.cases import CaseFile
 
 ROWS = rows_of(__file__)
 ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]
@@ -165,7 +165,7 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study):
     chosen = {case_id: (each["chosen_model"], each["margin"]) for case_id, each in pairs.items()}
     assert chosen == {"case-0": ("a", 3.0), "case-1": ("c", 0.5), "case-9": ("b", 1.0)}
     assert pairs["case-9"]["prompt"] == ROWS["cases"][9]["question"]
-    assert table_of(study.output).columns.responses == ("chosen", "rejected")
+    assert CaseFile(study.output).table.columns.responses == ("chosen", "rejected")
 
 
 def test_a_gap_must_be_above_the_least(study):

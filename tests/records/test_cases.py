@@ -6,7 +6,7 @@ import pytest
 from tables import refused, rows_of
 
 from automedeval.records import Case, RecordError, Response
-from automedeval.records.cases import read_cases, table_of
+from automedeval.records.cases import CaseFile, read_cases
 
 ROWS = rows_of(__file__)
 WIDE = ROWS["a row for each question"]
@@ -40,21 +40,7 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
     first, second = read_cases(file)
     assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout", {"row": 1})
     assert (second.reference, second.topic) == (None, None)
-    assert table_of(file).notes == ROWS["notes on a table"]
-
-
-def test_the_rows_of_one_id_are_a_case(tmp_path):
-    cells = [(name, *row) for name in "xy" for row in (("m1", ""), ("m2", "R."))]
-    rows = [
-        {"case_id": name, "prompt": "Why?", "model": model, "output": name, "gold": reference}
-        for name, model, reference in cells
-    ]
-    cases = read_rows(tmp_path, rows)
-    assert [(case.id, case.question) for case in cases] == [("x", "Why?"), ("y", "Why?")]
-    assert [(case.models, case.reference) for case in cases] == [(["m1", "m2"], "R.")] * 2
-    ids_of_rows = [row | {"case_id": number} for number, row in enumerate(rows[:2])]
-    (case,) = read_rows(tmp_path, ids_of_rows)
-    assert case.models == ["m1", "m2"]
+    assert CaseFile(file).table.notes == ROWS["notes on a table"]
 
 
 FAULTS = ROWS["test_what_is_unclear_or_would_be_lost_or_invented_stops"]
@@ -102,7 +88,7 @@ def test_a_table_may_be_so(tmp_path, name, text, options, read):
     cases = []
     for case in read_cases(tmp_path / name, **options):
         answers = {response.model: response.text for response in case.responses}
-        cases.append([case.id.partition("-")[0], case.question, answers])
+        cases.append([case.id.partition("-")[0], case.question, case.reference, answers])
     assert cases == read
 
 
@@ -138,4 +124,4 @@ def test_an_error_beside_the_answers_stops_nothing_and_numbers_are_answers_as_th
     file = spreadsheet(tmp_path / "a.xlsx", {"D1": "mean", "D3": "#DIV/0!"})
     answers = [[response.text for response in case.responses] for case in read_cases(file)]
     assert answers == [["b", "5"], ["d", "TRUE"]]
-    assert table_of(file).notes[1] == "not read: mean (no text)"
+    assert CaseFile(file).table.notes[1] == "not read: mean (no text)"

@@ -21,6 +21,14 @@ TEXTS = st.one_of(
     st.text("aß漢😀 \n\t,;\"'5%\u200b", max_size=12),
     st.sampled_from(BLANKS),
 )
+STYLES = st.fixed_dictionaries(
+    {
+        "sep": st.sampled_from(",;"),
+        "lineterminator": st.sampled_from(["\n", "\r\n", "\r"]),
+        "encoding": st.sampled_from(["utf-8", "utf-8-sig"]),
+        "index": st.booleans(),
+    }
+)
 ABOUT = {
     "reference": ("R.", 'Übel, "sehr"', *BLANKS),
     "topic": ("gout", *BLANKS),
@@ -30,16 +38,13 @@ ABOUT = {
 
 
 def write(file, rows, data):
-    table = pandas.DataFrame(rows)[data.draw(st.permutations(list(rows[0])), label="columns")]
+    columns = data.draw(st.permutations(list(rows[0])), label="columns")
+    table = pandas.DataFrame(rows)[columns]
     if file.suffix in (".csv", ".tsv"):
-        separators = "\t" if file.suffix == ".tsv" else ",;"
-        separator = data.draw(st.sampled_from(separators), label="separator")
-        end = data.draw(st.sampled_from(["\n", "\r\n", "\r"]), label="end of a line")
-        encoding = data.draw(st.sampled_from(["utf-8", "utf-8-sig"]), label="encoding")
-        has_index = data.draw(st.booleans(), label="index")
-        style = {"sep": separator, "lineterminator": end, "quoting": csv.QUOTE_ALL}
-        text = table.to_csv(index=has_index, **style)
-        file.write_bytes(text.encode(encoding))
+        style = data.draw(STYLES, label="style")
+        if file.suffix == ".tsv":
+            style["sep"] = "\t"
+        table.to_csv(file, quoting=csv.QUOTE_ALL, **style)
     elif file.suffix == ".xlsx":
         table.to_excel(file, index=False)
     elif file.suffix == ".parquet":

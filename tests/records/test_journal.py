@@ -108,17 +108,12 @@ def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
     assert [left.name for left in tmp_path.iterdir()] == ["report.html"]
 
 
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [
-        ("file/j.jsonl", "a file stands where a folder is needed"),
-        ("file/folder/j.jsonl", "Not a directory"),
-    ],
-)
-def test_a_folder_that_cannot_be_made_is_told(tmp_path, place, why):
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RecordError, match=f"^{tmp_path / place}: cannot be written: {why}$"):
-        Journal(tmp_path / place).__enter__()
+    place = tmp_path / "file/j.jsonl"
+    why = "cannot be written: a file stands where a folder is needed"
+    with pytest.raises(RecordError, match=f"^{place}: {why}$"):
+        Journal(place).__enter__()
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path):

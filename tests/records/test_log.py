@@ -46,11 +46,11 @@ def test_only_what_is_missing_is_written(tmp_path):
 def test_other_settings_and_changed_texts_are_refused(tmp_path):
     with log_of(tmp_path) as log:
         log.fill([verdict(0), replace(verdict(0, "s9"), judge="other")], 2)
-    other, changed = (
-        r"\(s1, now s2\): choose another --output",
-        r"the texts of case 'c0' changed .*another --output",
-    )
-    for settings, digests, said in (("s2", {}, other), ("s1", {"c0": "d1"}, changed)):
+    cases = [
+        ("s2", {}, r"\(s1, now s2\): choose another --output"),
+        ("s1", {"c0": "d1"}, r"the texts of case 'c0' changed .*another --output"),
+    ]
+    for settings, digests, said in cases:
         with log_of(tmp_path, settings) as log, pytest.raises(RecordError, match=said):
             log.done(digests)
     assert [record.judge for record in log.records()] == ["judge"]

@@ -18,16 +18,18 @@ ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with
 CASES = [
     Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name, text in ASKED.items()
 ]
-SCORES = [
-    ("k1", "m1", 4.0),
-    ("k1", "m2", 2.0),
-    ("k2", "m1", 4.5),
-    ("k2", "m2", None),
-]  # by one rater, "ann"
+RATED = Cases(CASES, "cases.jsonl")
+# by one rater, "ann"
+SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]
+NUMBERS = [RATED.locate(case, model) for case, model, _ in SCORES]
 
 
 def on_criterion(people, name):
     return pandas.DataFrame(people.by_criterion[name]).mean(axis=1).to_numpy()
+
+
+def floats(numbers):
+    return np.array(numbers, float)  # None is NaN
 
 
 def written(name, row):
@@ -51,11 +53,9 @@ FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"]
 @pytest.mark.parametrize("name", FILES)
 def test_the_same_ratings_are_read_of_every_kind_of_file(name, tmp_path):
     (tmp_path / name).write_text(FILES[name])
-    cases = Cases(CASES, "cases.jsonl")
-    people = read_ratings(str(tmp_path / name), cases)
-    scores = on_criterion(people, "overall")
-    read = [(case, model, scores[cases.locate(case, model)]) for case, model, _ in SCORES]
-    assert [each for each in read if each[2] == each[2]] == [each for each in SCORES if each[2]]
+    people = read_ratings(str(tmp_path / name), RATED)
+    expected = floats([score for *_, score in SCORES])
+    np.testing.assert_array_equal(on_criterion(people, "overall")[NUMBERS], expected)
     assert people.annotators == ["ann"]
     assert list(people.by_criterion) == ["overall"]
     assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
@@ -70,11 +70,9 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_p
     head, row, annotators, criteria, *notes = row
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
-    cases = Cases(CASES, "cases.jsonl")
-    people = read_ratings(str(file), cases)
+    people = read_ratings(str(file), RATED)
     assert people.annotators == annotators
-    rated = cases.locate("k1", "m1")
-    scores = {name: on_criterion(people, name)[rated] for name in people.by_criterion}
+    scores = {name: on_criterion(people, name)[NUMBERS[0]] for name in people.by_criterion}
     assert scores == criteria
     own = [note.partition(": ")[2] for note in people.notes if note.startswith(str(file))]
     assert own == notes
@@ -87,7 +85,7 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(head, row, error, tmp_
     file = tmp_path / "r.csv"
     file.write_text(f"{head}\n{row}\n")
     with refused(f"{tmp_path}/{error}"):
-        read_ratings(str(file), Cases(CASES, "cases.jsonl"))
+        read_ratings(str(file), RATED)
 
 
 def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
@@ -121,18 +119,13 @@ def test_two_answers_to_one_question_of_a_form_are_no_score(tmp_path):
     given = [{"from_name": "overall", "value": {"choices": [score]}} for score in ("4", "5")]
     task = {"data": {"question": ASKED["k1"], "model": "m1"}, "annotations": [{"result": given}]}
     (tmp_path / "r.json").write_text(json.dumps([task]))
-    with refused(tmp_path / "r.json", "the score in 'overall' is no number"):
-        read_ratings(str(tmp_path / "r.json"), Cases(CASES, "cases.jsonl"))
+    with refused(tmp_path / "r.json", "the score is no number"):
+        read_ratings(str(tmp_path / "r.json"), RATED)
 
 
-def rated(folder, rows):
-    """Return people's ratings in rows, the cases, and their scores of the answers of SCORES, None where there is none."""
+def read_rows(folder, rows):
     (folder / "r.json").write_text(json.dumps(rows))
-    cases = Cases(CASES, "cases.jsonl")
-    people = read_ratings(str(folder / "r.json"), cases)
-    numbers = [cases.locate(case, model) for case, model, _ in SCORES]
-    scores = [None if score != score else score for score in people.scores[numbers].tolist()]
-    return people, cases, scores
+    return read_ratings(str(folder / "r.json"), RATED)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +139,10 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
     for at, (case, model, _) in enumerate(SCORES):
         row = {"case_id": case, "model": model, "rater": "ann"}
         rows.append(row | {name: values[at] for name, values in given.items()})
-    people, _, read = rated(tmp_path, rows)
-    assert read == scores
+    people = read_rows(tmp_path, rows)
+    np.testing.assert_array_equal(people.scores[NUMBERS], floats(scores))
     note = f"{noted} of 2 cases have answers that lack a criterion: there the mean is over those that all rated answers have"
-    assert [each for each in people.notes if "lack" in each] == [note] * bool(noted)
+    assert [told for told in people.notes if "lack" in told] == [note] * bool(noted)
 
 
 @pytest.mark.parametrize(
@@ -159,15 +152,14 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
 def test_no_blank_cell_turns_the_preference_of_several_raters(
     given, scores, relation, noted, tmp_path
 ):
-    rows = [
-        {"case_id": "k1", "model": model, "rater": rater, "accuracy": accuracy, "tone": tone}
-        for rater, cells in zip(("ann", "bob"), given)
-        for model, accuracy, tone in (("m1", *cells[:2]), ("m2", *cells[2:]))
-    ]
-    people, cases, read = rated(tmp_path, rows)
-    read_relation = people.relations[cases.index["k1"]]
-    assert read[:2] == scores
-    assert np.array_equal(read_relation, np.nan if relation is None else relation, equal_nan=True)
+    rows = []
+    for rater, cells in zip(("ann", "bob"), given):
+        for model, accuracy, tone in (("m1", *cells[:2]), ("m2", *cells[2:])):
+            row = {"case_id": "k1", "model": model, "rater": rater}
+            rows.append(row | {"accuracy": accuracy, "tone": tone})
+    people = read_rows(tmp_path, rows)
+    np.testing.assert_array_equal(people.scores[NUMBERS[:2]], floats(scores))
+    np.testing.assert_array_equal(people.relations[RATED.index["k1"]], floats(relation))
     noticed = "\n".join(people.notes)
     assert [word for word, note in ROWS["notes"].items() if note in noticed] == noted
     assert "1 of 2 cases have no rating and are left out of every agreement" in people.notes

@@ -60,7 +60,7 @@ from automedeval.records import (
     read_records,
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
-from automedeval.records.cases import read_cases, table_of
+from automedeval.records.cases import CaseFile, read_cases
 from automedeval.records.columns import NOT_JUDGED
 from automedeval.records.command_line import parse
 from automedeval.records.journal import ALONE, Processes, write_lines
@@ -263,7 +263,7 @@ def read_answers(
     hint = "" if args.columns else " (--columns says it otherwise)"
     textless = set[str]()
     for file in args.files:
-        table = None if is_log(file) else table_of(file, **args.table)
+        table = None if is_log(file) else CaseFile(file, **args.table).table
         if table is not None:
             tell(processes, printable(f"{file}: {'; '.join(table.notes)}{hint}"))
             textless.update(table.columns.textless)

@@ -2,10 +2,11 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from automedeval.records.columns import Columns, no_value, without_blanks
 from automedeval.records.errors import errors_at
@@ -37,11 +38,6 @@ def read_cases(
     `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has no case.
     """
     yield from CaseFile(path, least_responses, blank, columns)
-
-
-def table_of(path: str | Path, *given: Any, **table: Any) -> Table | None:
-    """Return what a table of answers holds, None for a file of cases; the arguments are those of `read_cases`."""
-    return CaseFile(path, *given, **table).table
 
 
 class CaseFile:
@@ -122,14 +118,13 @@ def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
     One without an id is named by the first words of its question and six digits over all of it, so that further candidates and
     another order of the rows change no id. A question that is asked again is a case of its own.
     """
-    names = set()
+    names: Counter[str] = Counter()
     for place, case in cases:
         name = case.id
         if not name:
             words = "-".join(re.findall(r"\w+", question_text(case.question).casefold())[:6])[:48]
-            name = base = f"{words or 'q'}-{digest(case.question)[:6]}"
-            numbers = itertools.count(2)
-            while name in names:
-                name = f"{base}-{next(numbers)}"
-        names.add(name)
+            name = f"{words or 'q'}-{digest(case.question)[:6]}"
+            names[name] += 1
+            if names[name] > 1:
+                name += f"-{names[name]}"
         yield place, replace(case, id=name)

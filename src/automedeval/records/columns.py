@@ -69,36 +69,37 @@ class Columns:
         several with the question, or one that may be the reference or a candidate's.
         """
         names = names_of(rows)
-        listed = ", ".join(" ".join(name.split()) for name in names)
+        listed = ", ".join(names)
         roles, responses = _by_option(columns)
         named = [*roles.values(), *responses]
+        if missing := [name for name in named if name not in names]:
+            fault = f"--columns: no column {missing[0]!r}; the columns are {listed}"
+            raise RecordError(f"{path}: {fault}")
         free = [name for name in names if name not in named]
+        doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
+        unknown = [name for name in free if not is_known(name)]
+        texts = [name for name in unknown if _has_text(name, rows)]
         textless = []
-        with errors_at(path):
-            for name in named:
-                if name not in names:
-                    raise RecordError(f"--columns: no column {name!r}; the columns are {listed}")
-            doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
-            unknown = [name for name in free if not is_known(name)]
-            texts = [name for name in unknown if _has_text(name, rows)]
-            if "question" not in roles:
-                doubts.insert(0, "no column is called question")
-                roles = {"question": next(iter(texts), ""), **roles}
-                texts = texts[1:]
-            if "model" in roles or "answer" in roles:
-                doubts += _find_answer(roles, texts)
-            elif not responses and (least_responses or not columns):
-                textless = [name for name in unknown if name not in texts]
-                responses, unsure = _find_responses(roles, texts, least_responses)
-                doubts += unsure
-            has_answers = bool(responses) or "answer" in roles
-            if not roles["question"] or (least_responses and not has_answers):
-                doubt = [*doubts, "no column has responses"][0]
-                raise RecordError(f"{doubt}; the columns are {listed}")
+        if "question" not in roles:
+            doubts.insert(0, "no column is called question")
+            roles = {"question": next(iter(texts), ""), **roles}
+            texts = texts[1:]
+        if "model" in roles or "answer" in roles:
+            doubts += _find_answer(roles, texts)
+        elif not responses and (least_responses or not columns):
+            textless = [name for name in unknown if name not in texts]
+            responses, unsure = _find_responses(roles, texts, least_responses)
+            doubts += unsure
+        has_answers = bool(responses) or "answer" in roles
+        is_lacking = not roles["question"] or (least_responses and not has_answers)
+        if is_lacking:
+            doubts.append("no column has responses")
         if doubts:
-            entries = [*(f"{role}={name}" for role, name in roles.items()), *responses]
-            what = f"{path}: {doubts[0]}; the columns are {listed}"
-            raise UnclearArguments(what, ["--columns", *entries])
+            fault = f"{path}: {doubts[0]}; the columns are {listed}"
+            if is_lacking:
+                raise RecordError(fault)
+            entries = [f"{role}={name}" for role, name in roles.items()]
+            raise UnclearArguments(fault, ["--columns", *entries, *responses])
         return cls(**roles, responses=tuple(responses), textless=tuple(textless))
 
     def __str__(self) -> str:

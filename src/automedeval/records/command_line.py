@@ -45,29 +45,20 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class _Parser(HfArgumentParser):
-    """A parser whose help explains the options in `first` and the required ones, without any of these all."""
-
-    first: Sequence[str] = ()
-
     def error(self, message: str) -> NoReturn:
         raise RecordError(f"{message} (--help_all lists what there is)")
 
-    def format_help(self) -> str:
-        if not self.first:
-            return super().format_help()
-        by_name = {action.dest: action for action in self._actions}
-        required = [name for name, action in by_name.items() if action.required]
-        names = list(dict.fromkeys([*self.first, *required]))
-        formatter = self._get_formatter()
-        formatter.add_usage("%(prog)s [OPTION VALUE …]", [], [])
-        formatter.add_text(self.description)
-        formatter.start_section("options that matter first")
-        formatter.add_arguments([by_name[name] for name in names])
-        formatter.end_section()
-        hidden = {*names, "help", "help_all"}
-        others = " ".join(f"--{name}" for name in by_name if name not in hidden)
-        formatter.add_text(f"other options, which --help_all explains: {others}")
-        return formatter.format_help()
+    def hide(self, shown: Sequence[str]) -> None:
+        """Explain in `--help` the options that are shown and the required ones, and only name the others."""
+        hidden = []
+        for action in self._actions:
+            if action.required or action.dest in shown:
+                continue
+            action.help = argparse.SUPPRESS
+            if action.dest not in ("help", "help_all"):
+                hidden.append(f"--{action.dest}")
+        self.usage = "%(prog)s [OPTION VALUE …]"
+        self.epilog = f"other options, which --help_all explains: {' '.join(dict.fromkeys(hidden))}"
 
 
 def parse(
@@ -86,7 +77,6 @@ def parse(
     parser = _Parser(
         dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter
     )
-    parser.first = () if "--help_all" in argv else first
     parser.add_argument("--help_all", action="help", help="explain every option")
     parser.add_argument(
         "--config",
@@ -103,6 +93,8 @@ def parse(
         default=argparse.SUPPRESS,
         help=f"refuse every address but this machine's, as {offline.VARIABLE}=1 does",
     )
+    if first and "--help_all" not in argv:
+        parser.hide(first)
     given = _given(argv)
     if config := given.get("config"):
         options = {action.dest: action.nargs for action in parser._actions}

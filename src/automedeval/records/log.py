@@ -50,12 +50,10 @@ class Log:
         self.renewed, self.changed = renewed or {}, set[str]()
         self.alike, self.again = alike, again
         self.new = 0  # records that this run added, on leaving those of all processes
-        part = (
-            path
-            if processes.count == 1
-            else path.with_name(f"{path.stem}.part{processes.rank}.jsonl")
-        )
-        self._journal = Journal(part)
+        name = path.name
+        if processes.count > 1:
+            name = f"{path.stem}.part{processes.rank}.jsonl"
+        self._journal = Journal(path.with_name(name))
 
     def __enter__(self) -> "Log":
         if self.processes.rank == 0:
@@ -83,17 +81,15 @@ class Log:
             return 0
         with Journal(self.path) as whole:
             # The file is read only where something may be in it twice: a set of all keys is large.
-            there = (
-                {(*record.author, *record.key) for record in self._read(self.path)}
-                if parts
-                else set()
-            )
+            there = set()
+            if parts:
+                there = {(*record.author, *record.key) for record in self._read(self.path)}
             for part in parts:
-                with Journal(
-                    part
-                ):  # drops a torn line, and refuses while another process writes the part
+                # drops a torn line, and refuses while another process writes the part
+                with Journal(part):
                     for record in self._read(part):
-                        if (identity := (*record.author, *record.key)) not in there:
+                        identity = (*record.author, *record.key)
+                        if identity not in there:
                             there.add(identity)
                             whole.append(record.to_dict())
             whole.sync()

@@ -31,20 +31,16 @@ def is_here(host: str) -> bool:
 def _refuse_others(event: str, details: tuple[Any, ...]) -> None:
     if event in ("socket.getaddrinfo", "socket.gethostbyname"):
         host = details[0]
-    elif (
-        event in ("socket.connect", "socket.sendto", "socket.sendmsg")
-        and details[1:]
-        and isinstance(details[1], tuple)
-    ):
-        host = details[1][0]
+    elif event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        address = details[1]
+        host = address[0] if isinstance(address, tuple) else ""  # else of a file on this machine
     else:
         return
     host = host.decode(errors="replace") if isinstance(host, bytes) else str(host or "")
-    if (
-        is_offline()
-        and not is_here(host)
-        and not (event == "socket.gethostbyname" and host == socket.gethostname())
-    ):
+    if not is_offline() or is_here(host):
+        return
+    is_own_name = event == "socket.gethostbyname" and host == socket.gethostname()
+    if not is_own_name:
         raise RecordError(f"--offline: {host} is not on this machine, and nothing was sent there")
 
 

@@ -77,12 +77,12 @@ def placed_ratings(
     for place, row in read_rows(path):
         answers += [(place, answer) for answer in _answers(row, left_out)]
     with errors_at(path):
-        rows, split_by, notes = _one_score_each(answers, rated.models)
+        rows, notes = _one_score_each(answers, rated.models)
         columns = _columns_of([row for _, row in rows])
     ratings = []
     for place, row in rows:
         with errors_at(place):
-            rating = _rating(row, columns, split_by, rated)
+            rating = _rating(row, columns, rated)
         if rating is None:
             left_out[NO_ANSWER] += 1
         else:
@@ -103,12 +103,10 @@ def placed_ratings(
     return _turned(ratings, scores, worse), [f"{path}: {note}" for note in notes]
 
 
-def _rating(
-    row: dict, columns: Mapping[str, str], split_by: str, rated: "_RatedCases"
-) -> Rating | None:
+def _rating(row: dict, columns: Mapping[str, str], rated: "_RatedCases") -> Rating | None:
     """Return the rating of a row, None if it has no score."""
     cells = {role: row.get(name) for role, name in columns.items()}
-    score = _score(cells["score"], f" in {row[split_by]!r}" if split_by else "")
+    score = _score(cells["score"])
     if score is None:
         return None
     case_id = rated.locate(cells.get("case_id"), cells.get("question"))
@@ -176,10 +174,8 @@ def _columns_of(rows: Sequence[dict]) -> dict[str, str]:
     return {role: columns[0] for role, columns in called.items() if columns}
 
 
-def _one_score_each(
-    rows: list[Placed], models: Collection[str]
-) -> tuple[list[Placed], str, list[str]]:
-    """Return a row for each score; the role of which a table has a column of scores for each, if there is one; and notes."""
+def _one_score_each(rows: list[Placed], models: Collection[str]) -> tuple[list[Placed], list[str]]:
+    """Return a row for each score, and a note where a table has several columns of scores."""
     columns = filled_names([row for _, row in rows])
     called = {plain(name) for name in columns}
     kinds = {}
@@ -187,7 +183,7 @@ def _one_score_each(
         if scores and called.isdisjoint(RATINGS[role]):
             kinds[role] = scores
     if not kinds or not called.isdisjoint(RATINGS["score"]):
-        return rows, "", []
+        return rows, []
     if len(kinds) > 1:
         first, second, *_ = (", ".join(map(repr, scores)) for scores in kinds.values())
         raise RecordError(f"{first} or {second} may be the scores: leave one out")
@@ -197,7 +193,7 @@ def _one_score_each(
         beside = {key: cell for key, cell in row.items() if key not in scores}
         for name, word in scores.items():
             parted.append((place, beside | {role: word, "score": row.get(name)}))
-    return parted, role, [f"scores of one {role} a column: {', '.join(scores)}"]
+    return parted, [f"scores of one {role} a column: {', '.join(scores)}"]
 
 
 def _columns_of_scores(
@@ -287,7 +283,7 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
     return text if text in names else text.strip(" \t\r\n\xa0")
 
 
-def _score(cell: Any, whose: str = "") -> float | None:
+def _score(cell: Any) -> float | None:
     """Return a score, None if the cell is blank, NaN, or what is written where there is none; RecordError for no number."""
     if not filled(cell) or cell != cell or no_value(cell):
         return None
@@ -296,7 +292,7 @@ def _score(cell: Any, whose: str = "") -> float | None:
     text = STARS.sub(r"\1", str(cell).strip())
     text = DECIMAL_COMMA.sub(r"\1.\2", text)
     if not NUMBER.fullmatch(text):
-        raise RecordError(f"the score{whose} is no number: {str(cell)[:40]!r}")
+        raise RecordError(f"the score is no number: {str(cell)[:40]!r}")
     return float(text)
 
 

@@ -32,8 +32,12 @@ def span(estimate: Mapping | None, digits: int = 2, factor: float = 1.0) -> str:
     """Return an estimate {"value", "low", "high"} with its interval, as "0.73 [0.70, 0.76]"; "–" where it is undefined."""
     if not estimate or estimate["value"] is None:
         return UNDEFINED
-    value, low, high = (None if e is None else f"{factor * e:z.{digits}f}" for e in ends(estimate))
-    return str(value) if low is None else f"{value} [{low}, {high}]"
+    figures = []
+    for name in ("value", "low", "high"):
+        if estimate[name] is not None:
+            figures.append(f"{factor * estimate[name]:z.{digits}f}")
+    value, *bounds = figures
+    return f"{value} [{', '.join(bounds)}]" if bounds else value
 
 
 def interval(estimate: Mapping, digits: int = 0, factor: float = 100.0) -> str:
@@ -41,11 +45,6 @@ def interval(estimate: Mapping, digits: int = 0, factor: float = 100.0) -> str:
     if estimate["low"] is None:
         return "no interval"
     return f"95 % interval {factor * estimate['low']:z.{digits}f}–{factor * estimate['high']:z.{digits}f}"
-
-
-def ends(estimate: Mapping) -> tuple[Any, Any, Any]:
-    """Return value, low and high of an estimate."""
-    return estimate["value"], estimate["low"], estimate["high"]
 
 
 def in_a_row(names: Sequence[str], last: str = "and") -> str:

@@ -4,8 +4,8 @@ Read are `<think>` and its kin, the channels of Harmony, and turns between speci
 thought or a chat template is counted, and judged whole.
 """
 
+import itertools
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +19,10 @@ _BESIDE = {  # by the key of `Response.extra`
     "unclear": "what looks like thoughts or marks of a raw text, and are judged whole",
 }
 _FORMS = packaged("records", "thoughts")
-_ROLES = {word: role for role, words in _FORMS["roles"].items() for word in words}
+_ROLES: dict[str, str] = {}  # of a word
+for _role, _words in _FORMS["roles"].items():
+    _ROLES |= dict.fromkeys(_words, _role)
+_FORMS["role"] = "|".join(_ROLES)
 
 
 def _form(name: str) -> str:
@@ -49,13 +52,13 @@ def without_thoughts(text: str) -> str:
     if not _SIGN.search(text):
         return text
     messages = _MESSAGE.findall(text)
+    finals = [content for channel, content in messages if channel == "final"]
     if _CHANNELS.match(text):  # Harmony without its tokens
-        _, is_final, answer = text.rpartition("assistantfinal")
-        messages = [("final" if is_final else "analysis", answer)]
+        _, *finals = text.rsplit("assistantfinal", 1)
     elif not messages:
-        messages = [("final", _answering(_turns(text)))]
-    final = [content for channel, content in messages if channel == "final"]
-    answer = _spoken(final[-1]) if final else ""
+        finals = [_answering(_turns(text))]
+    turn = finals[-1] if finals else ""
+    answer = _spoken(turn)
     return text if answer == text.strip() else answer
 
 
@@ -149,13 +152,10 @@ def read_answer(text: str) -> tuple[str, dict[str, bool]]:
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
     """Return a line for each thing that answers of cases held beside the answer when they were read, with their number."""
-    counts: Counter[str] = Counter()
-    for case in cases:
-        for response in case.responses:
-            counts.update(response.extra.keys() & _BESIDE)
+    responses = list(itertools.chain.from_iterable(case.responses for case in cases))
     notes = []
     for key, what in _BESIDE.items():
-        if count := counts[key]:
+        if count := sum(key in response.extra for response in responses):
             notes.append(f"{count:,} {'answer' if count == 1 else 'answers'} held {what}")
     return notes
 

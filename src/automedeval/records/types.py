@@ -63,8 +63,8 @@ def _shown(value: object) -> str:
 def check_number(value: float, name: str) -> None:
     """Raise RecordError unless a score is a number from -1,000,000 to 1,000,000."""
     if not abs(value) <= LARGEST:
-        allowed = f"a number from -{LARGEST:g} to {LARGEST:g}"
-        raise RecordError(f"{name!r} must be {allowed}, not {str(value)[:40]}")
+        what = f"must be a number from -{LARGEST:g} to {LARGEST:g}"
+        raise RecordError(f"{name!r} {what}, not {str(value)[:40]}")
 
 
 def take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
