@@ -15,7 +15,6 @@ The rules, which every figure follows; they stand here alone:
   of the shares of the runs that call each criterion met.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -132,11 +131,6 @@ class VerdictTable:
     def valid(self) -> list[Verdict]:
         """The valid verdicts."""
         return [verdict for verdict in self.verdicts if verdict.valid]
-
-    @cached_property
-    def errors(self) -> Counter[str]:
-        """The number of invalid verdicts, by error."""
-        return Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
 
     @cached_property
     def settings(self) -> str | None:
@@ -373,11 +367,6 @@ class VerdictTable:
         neutral = self.rubric.criterion(criterion).neutral if self.rubric else "tie"
         return most_frequent(votes, CHOICES.index(neutral))
 
-    @cached_property
-    def choices(self) -> dict[str, ndarray]:
-        """The choices on every criterion: int [pairs] (see `choice`)."""
-        return {criterion: self.choice(criterion) for criterion in self.criteria}
-
     def choice_relations(self, criterion: str, run: int | None = None) -> ndarray:
         """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
         is_worse = self.rubric is not None and criterion not in self.rubric.better
@@ -612,11 +601,6 @@ class Row:
     def people_relations(self, people: People) -> ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
         return only(people.relations, self.judge.asked_pairs)
-
-    def rated_cases(self, people: People) -> int:
-        """Count the cases with a pair that people ordered and that this judge was asked about."""
-        is_ordered = np.nan_to_num(self.people_relations(people)) != 0
-        return len(np.unique(self.judge.cases.panel.case_of_pair[is_ordered]))
 
 
 def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:

@@ -179,7 +179,8 @@ def _agreement(people: People, row: Row) -> JsonObject:
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": run.run} | measures_of(run, rated, relation) for run in runs]
-    record["rated_cases"] = row.rated_cases(people)
+    is_ordered = np.nan_to_num(relation) != 0
+    record["rated_cases"] = len(np.unique(people.panel.case_of_pair[is_ordered]))
     if not row.criteria and row.judge.kind == "judge":
         record["by_confidence"] = _by_confidence(row, relation)
     return record
@@ -272,7 +273,7 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
         criterion: that of a packaged rubric, if one has it.
     """
     if name in judge.criteria:
-        return judge.choices[name]
+        return judge.choice(name)
     if judge.criteria or judge.kind != "judge":
         return None
     # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.

@@ -161,6 +161,7 @@ def record_of(row: Row) -> JsonObject:
     """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
     cases = judge.cases
+    errors = Counter(verdict.error or "unknown" for verdict in judge.verdicts if not verdict.valid)
     faults = Counter(filter(None, (verdict.rationale_fault for verdict in judge.valid)))
     return {
         "kind": judge.kind,
@@ -174,7 +175,7 @@ def record_of(row: Row) -> JsonObject:
         "differs": differing_by_model(judge),
         "verdicts": int(judge.verdicts_due.sum()),
         "spent": spent(judge.verdicts),
-        "errors": dict(judge.errors.most_common(8)),
+        "errors": dict(errors.most_common(8)),
         "rationale_faults": dict(sorted(faults.items())),
         "foreign": foreign(judge),
         "empty": judge.by_model(cases.empty),
