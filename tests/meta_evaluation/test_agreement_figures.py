@@ -7,7 +7,9 @@ import json
 import math
 import random
 from collections.abc import Iterator
+from functools import reduce
 from itertools import combinations, product
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -152,26 +154,20 @@ def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loo
     return json.loads(json.dumps(plain(figures), allow_nan=False)), loops
 
 
-def compare(figures: Any, wanted: Any, place: str, number_of_cases: int) -> None:
-    """Compare a tree of agreement.json with what the loops say; an error names the place."""
-    if isinstance(wanted, Figure):
-        compare_estimates(figures, wanted, place, number_of_cases)
-    elif type(wanted) is dict:
-        assert wanted.keys() <= figures.keys(), f"{place}: keys"
-        for key, value in wanted.items():
-            compare(figures[key], value, f"{place} → {key}", number_of_cases)
-    elif isinstance(wanted, list):
-        assert len(figures) == len(wanted), place
-        for at, value in enumerate(wanted):
-            compare(figures[at], value, f"{place}[{at}]", number_of_cases)
-    else:
-        assert figures == wanted, place
+def leaves(tree: Any, place: tuple = ()) -> Iterator[tuple[tuple, Any]]:
+    """Yield (keys and numbers that lead to it, leaf) of nested dicts and lists."""
+    if type(tree) not in (dict, list):
+        yield place, tree
+        return
+    for key, child in tree.items() if type(tree) is dict else enumerate(tree):
+        yield from leaves(child, (*place, key))
 
 
-def compare_estimates(estimate: Any, wanted: Figure, place: str, number_of_cases: int) -> None:
+def compare(estimate: Any, wanted: Figure, place: tuple, number_of_cases: int) -> None:
+    """Compare an estimate of agreement.json with what the loops say; an error names the place."""
     needed = {"value", "low", "high", "n"}
     assert needed <= estimate.keys() <= needed | {"reason", "approximate"}, place
-    assert estimate["n"] == wanted.n, f"{place}: n"
+    assert estimate["n"] == wanted.n, place
     value, low, high = wanted.of(range(number_of_cases)), estimate["low"], estimate["high"]
     assert estimate["value"] == (None if value is None else pytest.approx(value, abs=1e-9)), place
     few = value is not None and len(wanted.cases) < 50
@@ -186,7 +182,7 @@ def compare_estimates(estimate: Any, wanted: Figure, place: str, number_of_cases
     assert math.isfinite(high - low), place
 
 
-def interval(figure: Figure, number_of_cases: int) -> tuple[float, float] | None:
+def interval(figure: Figure, number_of_cases: int) -> tuple[float | None, float | None]:
     """Return the interval of a figure by resampled lists of cases.
 
     Resamples are drawn as the package does, so that only chance is shared: 64 at a time, by numpy's generator with seed 0. The
@@ -199,15 +195,15 @@ def interval(figure: Figure, number_of_cases: int) -> tuple[float, float] | None
     value, cases = figure.of(range(number_of_cases)), len(figure.cases)
     values = [each for each in map(figure.of, samples) if each is not None]
     if value is None or cases < 2 or len(values) < 0.95 * RESAMPLES:
-        return None
+        return None, None
     if np.ptp(values) >= 1e-12:
         tail = stats.norm.cdf(stats.t.ppf(0.025, cases - 1) * math.sqrt(cases / (cases - 1)))
         return tuple(np.percentile(values, [100 * tail, 100 * (1 - tail)]))
     low, high = figure.bounds or (-math.inf, math.inf)
     width = (high - low) * (1 - 0.025 ** (1 / cases))
     if abs(value - high) < 1e-12:
-        return (high - width, high)
-    return (low, low + width) if abs(value - low) < 1e-12 else None
+        return high - width, high
+    return (low, low + width) if abs(value - low) < 1e-12 else (None, None)
 
 
 INTERVALS = (
@@ -223,17 +219,19 @@ INTERVALS = (
 def check(folder: Path, files: dict[str, Any]) -> None:
     """Compare the figures of these files with those of the loops, and intervals with those of resampled lists of cases."""
     figures, loops = figures_of(folder, files)
-    wanted, count = loops.content(), len(files["cases"])
-    compare(figures, wanted, "agreement.json", count)
-    main = figures["main_judge"]
-    row = next(row for row in loops.rows if row.name == main["name"])
-    compare(main["valid_rates"], loops.valid_rates(row), "valid rates", count)
-    for (judge, record), name in product(wanted["judges"].items(), INTERVALS):
-        if (figure := record.get(name)) and figure.of(range(count)) is not None:
-            estimate = figures["judges"][judge][name]
-            ends = interval(figure, count) or (None, None)
-            expected = pytest.approx(ends, abs=1e-9) if None not in ends else ends
-            assert (estimate["low"], estimate["high"]) == expected, f"{judge} → {name}"
+    count, main = len(files["cases"]), figures["main_judge"]["name"]
+    row = next(row for row in loops.rows if row.name == main)
+    wanted = loops.content() | {"main_judge": {"valid_rates": loops.valid_rates(row)}}
+    for place, leaf in leaves(wanted):
+        found = reduce(getitem, place, figures)
+        if not isinstance(leaf, Figure):
+            assert found == leaf, place
+            continue
+        compare(found, leaf, place, count)
+        group, *_, name = place
+        if group == "judges" and len(place) == 3 and name in INTERVALS:
+            ends = found["low"], found["high"]
+            assert ends == pytest.approx(interval(leaf, count), abs=1e-9), place
 
 
 STUDIES = [*((seed, 6) for seed in range(60)), *((seed, 40) for seed in range(6))]
