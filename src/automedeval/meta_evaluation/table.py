@@ -338,32 +338,21 @@ class VerdictTable:
 
     # --- choices of a pairwise judge
 
-    def codes(self, criterion: str) -> ndarray:
-        """Return each verdict's choice as an index of CHOICES, "first" being first in the case; -1 for none."""
-        codes = np.full(len(self.verdicts), -1)
-        for number, verdict in enumerate(self.verdicts):
-            choice = (verdict.choices or {}).get(criterion) if verdict.valid else None
-            if choice in CHOICES[2:]:
-                codes[number] = CHOICES.index(choice)
-            elif choice is not None:
-                models = self.cases.records[self.case_of[number]].models
-                codes[number] = int(choice != models[min(verdict.order)])
-        return codes
-
     def choice(self, criterion: str, run: int | None = None) -> ndarray:
         """Return the most frequent choice about each pair in all runs, or in one; the neutral one where two are.
 
-        The choices are int [pairs], indices of CHOICES, -1 where there is none.
+        The choices are int [pairs], indices of CHOICES, "first" being first in the case, -1 where there is none.
         """
-        pair = np.full(len(self.verdicts), -1)
-        # A verdict with choices shows one pair.
-        pair[self.panel.group[self.panel.pairs[0]]] = self.pairs
-        codes = self.codes(criterion)
-        use = codes >= 0
-        if run is not None:
-            use &= self.run == run
-        votes = np.zeros((len(self.cases.panel.pairs[0]), len(CHOICES)), int)
-        np.add.at(votes, (pair[use], codes[use]), 1)
+        cases = self.cases
+        votes = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
+        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
+            choice = (verdict.choices or {}).get(criterion) if verdict.valid else None
+            if choice is None or run not in (None, verdict.run):
+                continue
+            first, second = sorted(verdict.order)
+            models, start = cases.records[case].models, cases.start[case]
+            code = (models[first], models[second], *CHOICES[2:]).index(choice)
+            votes[cases.pair_index[start + first, start + second], code] += 1
         neutral = self.rubric.criterion(criterion).neutral if self.rubric else "tie"
         return most_frequent(votes, CHOICES.index(neutral))
 

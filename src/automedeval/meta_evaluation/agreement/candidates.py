@@ -200,8 +200,8 @@ def _in_order(shares: Mapping[str, float], clear: set[Two]) -> list[str]:
     rest = sorted(shares, key=lambda model: (-shares[model], model))
     order: list[str] = []
     while rest:
-        worse = {worse for better, worse in clear if better in rest}
-        free = [model for model in rest if model not in worse]
+        beaten = {worse for better, worse in clear if better in rest}
+        free = [model for model in rest if model not in beaten]
         order.append((free or rest)[0])
         rest.remove(order[-1])
     return order

@@ -242,12 +242,9 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]
     notes: list[str] = []
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
-        responses = [cases.locate(choice.case_id, model, place) for model in choice.pair]
-        first, second = sorted(responses)
-        if choice.choice in CHOICES[2:]:
-            code = CHOICES.index(choice.choice)
-        else:
-            code = int(responses[choice.pair.index(choice.choice)] != first)
+        models = {cases.locate(choice.case_id, model, place): model for model in choice.pair}
+        first, second = sorted(models)
+        code = (models[first], models[second], *CHOICES[2:]).index(choice.choice)
         votes[choice.criterion][cases.pair_index[first, second], code] += 1
     return votes, notes
 
