@@ -356,6 +356,11 @@ class VerdictTable:
         neutral = self.rubric.criterion(criterion).neutral if self.rubric else "tie"
         return most_frequent(votes, CHOICES.index(neutral))
 
+    @cached_property
+    def choices(self) -> dict[str, ndarray]:
+        """The choices on every criterion: int [pairs] (see `choice`)."""
+        return {criterion: self.choice(criterion) for criterion in self.criteria}
+
     def choice_relations(self, criterion: str, run: int | None = None) -> ndarray:
         """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
         is_worse = self.rubric is not None and criterion not in self.rubric.better

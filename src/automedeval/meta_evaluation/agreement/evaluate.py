@@ -273,7 +273,7 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
         criterion: that of a packaged rubric, if one has it.
     """
     if name in judge.criteria:
-        return judge.choice(name)
+        return judge.choices[name]
     if judge.criteria or judge.kind != "judge":
         return None
     # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
