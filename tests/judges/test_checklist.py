@@ -1,6 +1,5 @@
 """Judging by the criteria of a case: a checkpoint and an endpoint."""
 
-import numpy as np
 import pytest
 import yaml
 from doubles.agreement_study import write
@@ -58,29 +57,29 @@ def test_sharing_the_case_and_the_response_changes_no_probability(chat):
 
 def test_what_cannot_be_read_stays_unread():
     replies = ['{"criteria": {"1": "met"}}', "It is met.", '{"criteria": {"1": "not met"}}']
-
-    def script(body):
-        shown = body["messages"][-1]["content"]
-        (at,) = (at for at, each in enumerate(CRITERIA) if each["criterion"] in shown)
-        return answer(replies[at])
-
-    with EndpointDouble(script) as endpoint:
+    said = map(answer, replies)  # one criterion after another
+    with EndpointDouble(lambda body: next(said)) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, concurrency=1)
         (verdict,) = ChecklistJudge(chat, "checklist")([case(responses=RESPONSES[:1])])
-    checklist = verdict.checklist
-    assert checklist["met"] == [True, None, False]
-    assert checklist["met_probabilities"] == [None] * 3
-    assert (checklist["score"], checklist["lowest"], checklist["highest"]) == (5 / 8, 5 / 8, 1.0)
+    assert verdict.checklist == {
+        "met": [True, None, False],
+        "met_probabilities": [None] * 3,
+        "score": 0.625,
+        "lowest": 0.625,
+        "highest": 1.0,
+    }
     assert verdict.extra["unread"] == ["no JSON object with the criteria"]
     assert verdict.usage["requests"] == 3
 
 
 def test_each_prompt_shows_one_criterion_without_its_points(chat):
     judge = ChecklistJudge(chat, "checklist")
-    shown = [prompt.messages[-1]["content"] for prompt in judge.prompt(judge.plan(case())[0])]
-    found = [[each["criterion"] in text for each in CRITERIA] for text in shown]
-    assert np.array_equal(found, np.eye(3))
-    assert all('"criteria": {"1"' in text and "points" not in text for text in shown)
+    prompts = judge.prompt(judge.plan(case())[0])
+    for prompt, own in zip(prompts, CRITERIA, strict=True):
+        text = prompt.messages[-1]["content"]
+        assert [each for each in CRITERIA if each["criterion"] in text] == [own]
+        assert '"criteria": {"1"' in text
+        assert "points" not in text
     with pytest.raises(RecordError, match="has no criteria"):
         judge.plan(case(criteria=[]))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
@@ -90,22 +90,20 @@ def test_what_nobody_can_read_is_invalid_and_says_what(small):
 
 @needs_encoder
 def test_of_a_conversation_the_last_question_is_read(small):
+    def scores(*messages: str) -> tuple:
+        talk = [{"role": "user", "content": text} for text in messages]
+        answers = ("Ibuprofen with food is fine for most adults.", "Get a tetanus booster.")
+        (verdict,) = small([case_of(*answers, question=talk)])
+        return verdict.expected_scores
+
     told = "Hello doctor. " + "I have had a sore knee for years and I walk with my dog. " * 20
-    thanks = "Thank you for telling me about the knee and the dog. " * 10
-    talk = [{"role": "user", "content": told}, {"role": "assistant", "content": thanks}]
-    answers = ["Ibuprofen with food is fine for most adults.", "Get a tetanus booster."]
     asked = "Do I need a tetanus shot after a rusty nail?"
-    (verdict,) = small([case_of(*answers, question=[*talk, {"role": "user", "content": asked}])])
-    (plain,) = small([case_of(*answers, question=asked)])
-    assert verdict.expected_scores == pytest.approx(plain.expected_scores, abs=1e-5)
-    assert verdict.expected_scores[1] > verdict.expected_scores[0]
+    first, second = scores(told, asked)
+    assert scores(asked) == pytest.approx((first, second), abs=1e-5)
+    assert second > first
     # A short last message is read with the one before.
-    short = [
-        {"role": "user", "content": text}
-        for text in ("May I take ibuprofen with food?", "And you?")
-    ]
-    (verdict,) = small([case_of(*answers, question=short)])
-    assert verdict.expected_scores[0] > verdict.expected_scores[1]
+    first, second = scores("May I take ibuprofen with food?", "And you?")
+    assert first > second
 
 
 @needs_encoder
@@ -232,9 +230,8 @@ def reported(verdicts: Path, cases: Path, output: Path) -> dict:
 
 
 def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases, tmp_path):
-    verdict = {"judge": "old", "rubric": "checklist@1", "order": [1]}
-    verdict |= {"valid": False, "error": "no words"}
-    old = [verdict | {"case_id": case["id"]} for case in read(cases)[1:]]
+    verdict = {"judge": "old", "rubric": "checklist@1", "order": [1], "valid": False}
+    old = [verdict | {"case_id": name, "error": "no words"} for name in ("c1", "c2")]
     result = reported(write(tmp_path / "v.jsonl", old), cases, tmp_path / "r")
     row = result["criteria"]["judges"]["old"]["candidates"]["b"]
     assert (row["scored"], row["harm"]["value"], row["unread criteria"]) == (2, 0, 0)

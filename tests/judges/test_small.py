@@ -90,13 +90,13 @@ def test_scores_are_those_of_plain_transformers(which, beside, small, tmp_path):
         cases = [case | {"reference": None} for case in cases]
     file = write(tmp_path / "cases.jsonl", cases)
     verdicts, plain = judged(tmp_path, folder, file), Plain(folder)
-    assert [verdict["case_id"] for verdict in verdicts] == [case["id"] for case in cases]
-    for case, verdict in zip(cases, verdicts):
-        question, reference = case["question"], case["reference"]
-        right = [plain.score(question, each["text"], reference) for each in case["responses"]]
+    for case, verdict in zip(cases, verdicts, strict=True):
+        about = [verdict[name] for name in ("case_id", "judge", "rubric", "scores")]
+        assert about == [case["id"], "small", "automedeval@1", None]
+        right = []
+        for response in case["responses"]:
+            right.append(plain.score(case["question"], response["text"], case["reference"]))
         assert verdict["expected_scores"] == pytest.approx(right, abs=2e-4)
-    told = {(each["judge"], each["rubric"], each["scores"]) for each in verdicts}
-    assert told == {("small", "automedeval@1", None)}
     assert judged(tmp_path, folder, file) == verdicts, "it resumes"
 
 
@@ -167,9 +167,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained, tmp_path):
         train(output)
     assert not (output / "adapter").exists()
     assert "resuming from" in succeeded(train(output)).stdout
-    first, second = adapter(trained), adapter(output)
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    torch.testing.assert_close(adapter(trained), adapter(output), rtol=0, atol=0)
     assert not list(output.glob("checkpoint-*"))
     assert "this run is finished already" in train(output).stdout
 
@@ -181,10 +179,8 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained, tm
     done = succeeded(train(tmp_path / "more", *more))
     assert "question of an evaluation case: 1" in done.stdout
     before, after = adapter(trained), adapter(tmp_path / "more")
-    assert any(not torch.equal(before[name], after[name]) for name in before)
-    assert all((after[name] - before[name]).abs().max() < 0.05 for name in before), (
-        "it started from there"
-    )
+    moved = [float((after[name] - before[name]).abs().max()) for name in before]
+    assert 0 < max(moved) < 0.05, "it started from there"
 
 
 def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
