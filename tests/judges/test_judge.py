@@ -30,14 +30,14 @@ def cases() -> list[Case]:
 
 
 def test_scores_stand_in_the_cases_order(chat, cases):
-    judge = Judge(chat)
-    request = Request(cases[0], (2, 0, 1))
     odds = ({"4": 0.5, "5": 0.5}, {"1": 1.0}, {"3": 1.0})
     answer = Answer("Score: …", values=("5", "1", "3"), probabilities=odds, free="Why.")
-    verdict = judge.verdict(request, answer)
-    assert (verdict.scores, verdict.order) == ((1, 3, 5), (2, 0, 1))
+    verdict = Judge(chat).verdict(Request(cases[0], (2, 0, 1)), answer)
+    assert verdict.order == (2, 0, 1)
+    assert verdict.scores == (1, 3, 5)
     assert verdict.expected_scores == (1.0, 3.0, 4.5)
-    assert (verdict.rationale, list(verdict.models)) == ("Why.", cases[0].models)
+    assert verdict.rationale == "Why."
+    assert list(verdict.models) == cases[0].models
 
 
 def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
@@ -145,12 +145,13 @@ def test_an_overlong_pair_of_texts_has_no_likelihood(narrow):
 def test_a_rationale_takes_what_the_window_leaves_and_64_tokens_at_least(narrow):
     """In a window of 1,500 tokens, with rationales of up to 400."""
     judge = Judge(LocalChat(narrow.model, dtype="float32", device="cpu", max_new_tokens=400))
-    texts = ["word " * count for count in range(200, 900, 5)]
-    cases = [Case("c", "Why?", (Response("a", text),)) for text in texts]
-    prompts = [judge.prompt(judge.plan(case)[0]) for case in cases]
-    fits = [over <= 0 for over in judge.chat.overflow(prompts)]
-    most = fits.index(False) - 1
-    verdict, overlong = judge(cases[most : most + 2])
+    for words in range(200, 900, 5):
+        case = Case(f"{words} words", "Why?", (Response("a", "word " * words),))
+        (request,) = judge.plan(case)
+        if judge.chat.overflow([judge.prompt(request)])[0] > 0:
+            break
+        longest = case
+    verdict, overlong = judge([longest, case])
     assert verdict.valid
     assert 64 <= verdict.usage["completion_tokens"] < 200
     assert sum(verdict.usage.values()) <= 1500
