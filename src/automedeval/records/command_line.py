@@ -118,7 +118,8 @@ def _given(argv: Sequence[str]) -> dict[str, str]:
     for word, following in pairwise([*argv, ""]):
         if word.startswith("--"):
             name, sign, value = word.removeprefix("--").partition("=")
-            given[name] = value if sign else following
+            if sign or not following.startswith("--"):  # of one without a value argparse says so
+                given[name] = value if sign else following
     return given
 
 
