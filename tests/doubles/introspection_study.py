@@ -27,8 +27,9 @@ def scores_of(number: int) -> tuple[int, int, int]:
     return (1 + number % 5, 1 + (number + 2) % 5, 1 + (number + 3) % 5)
 
 
-def recorded_of(verdict: Verdict, case: Case) -> Recorded:
-    """Return a verdict as it is read back from a row of the data set."""
+def recorded_of(case: Case, scores: Sequence[int], **more: Any) -> Recorded:
+    """Return a teacher's verdict as it is read back from a row of the data set."""
+    verdict = verdict_of(case, scores, "teacher", **more)
     row = instruction(case, verdict, RUBRICS[verdict.rubric], "strong", "high")
     (recorded,) = read_recorded([row], {case.id: case}, RUBRICS, "data")
     return recorded

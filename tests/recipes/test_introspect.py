@@ -129,12 +129,6 @@ def test_rows_leave_no_choice_of_responses(judge, options, said):
     failed(judge(base_url="http://127.0.0.1:9/v1", **options), said)
 
 
-def test_rows_are_judged_with_the_texts_that_they_were_made_of(judge, with_reference):
-    others = [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)]
-    with_reference.write("cases.jsonl", others)
-    failed(judge(base_url="http://127.0.0.1:9/v1"), "its texts")
-
-
 def partner(body):
     """Suggest 5, 4, 1 for the first three responses, object to it once, and rewrite the verdict."""
     first, last = body["messages"][1]["content"], body["messages"][-1]["content"]

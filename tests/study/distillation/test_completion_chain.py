@@ -18,7 +18,7 @@ from automedeval.records.language import normalise
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import chain_messages, fenced
 from automedeval.rubrics.questions import questions_of
-from automedeval.study.distillation.completion_chain import CompletionChain, overview
+from automedeval.study.distillation.completion_chain import CompletionChain
 
 ROWS = rows_of(__file__)
 
@@ -225,11 +225,3 @@ def test_a_message_that_nothing_was_found_for_says_so():
     *_, last = chain_messages(RUBRIC, "Why?", ["a"], asked=[("[Question]: What is x?", [])])
     assert "Nothing was found" in last["content"]
     assert "[Question]: What is ...?" in last["content"]
-
-
-def test_the_overview_counts_every_chain(teach):
-    chains = ([VERDICT], [*ASKS, VERDICT], [ASKS[0], ASKS[0], ASKS[0]], ["No."])
-    verdicts = [teach(*texts)[0] for texts in chains]
-    told = overview(verdicts, cases=5, new=4)
-    assert [line for line in ROWS["test_the_overview_counts_every_chain"] if line not in told] == []
-    assert overview([], 2, 0).startswith("2 cases → 0 verdicts")

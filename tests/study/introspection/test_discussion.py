@@ -60,7 +60,7 @@ def scripted(*lines):
 
 def mistake_of(number=0, **more):
     case = case_of(number)
-    recorded = recorded_of(verdict_of(case, RECORD, "teacher", order=ORDER, **more), case)
+    recorded = recorded_of(case, RECORD, order=ORDER, **more)
     return Mistake(recorded, "relations", verdict_of(case, (1, 1, 1)))
 
 

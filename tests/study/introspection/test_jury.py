@@ -2,7 +2,7 @@
 
 import pytest
 from doubles.agreement_study import read, write
-from doubles.introspection_study import MODELS, case_of, rationale_of, recorded_of, verdict_of
+from doubles.introspection_study import MODELS, case_of, rationale_of, recorded_of
 from tables import rows_of
 
 from automedeval.records import RecordError
@@ -14,11 +14,10 @@ from automedeval.study.introspection.jury import (
     write_queue,
 )
 
-ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
-VERDICTS = {
-    at: verdict_of(case_of(at), (4, 2, 5), "teacher", order=order) for at, order in ORDERS.items()
-}
-RECORDED = {f"case-{at}": recorded_of(verdict, case_of(at)) for at, verdict in VERDICTS.items()}
+SCORES = (4, 2, 5)
+CASES = [case_of(number) for number in range(3)]
+ORDERS = [(2, 0, 1), (0, 1, 2), (1, 2, 0)]
+RECORDED = {case.id: recorded_of(case, SCORES, order=order) for case, order in zip(CASES, ORDERS)}
 FILLED = {"annotator": "chief", "decision": "revise", "scores": [1, 2, 3]}
 ABOUT = ("order", "models", "digest")
 OPEN = {"judge": "teacher", **dict.fromkeys(("annotator", "decision", "rationale", "scores"))}
@@ -78,11 +77,10 @@ def test_the_queue_is_not_the_place_of_decisions(tmp_path, queued):
 
 
 def test_a_decision_holds_for_the_answers_that_were_seen(decide, queued):
-    one, filled = RECORDED["case-0"], queued[0] | FILLED
     others = [{"model": name, "text": f"Another answer of {name}."} for name in MODELS]
     new, order = case_of(0, responses=others), ORDERS[0]
-    answers = recorded_of(verdict_of(new, (4, 2, 5), "teacher", order=order), new)
-    verdict = recorded_of(verdict_of(one.case, (4, 2, 4), "teacher", order=order), one.case)
+    answers = recorded_of(new, SCORES, order=order)
+    verdict = recorded_of(CASES[0], (4, 2, 4), order=order)
     for changed in (answers, verdict):
         with pytest.raises(RecordError, match=r"jury.jsonl:1: 'digest' is not that of the queue"):
-            decide(filled, recorded={**RECORDED, "case-0": changed})
+            decide(queued[0] | FILLED, recorded={**RECORDED, "case-0": changed})

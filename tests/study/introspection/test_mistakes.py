@@ -26,7 +26,7 @@ from automedeval.study.introspection.mistakes import (
 
 ROWS = rows_of(__file__)
 CASE = case_of(0)
-RECORDED = recorded_of(verdict_of(CASE, (4, 2, 5), "teacher", order=(2, 0, 1)), CASE)
+RECORDED = recorded_of(CASE, (4, 2, 5), order=(2, 0, 1))
 
 
 def kind_of(verdict, recorded=RECORDED):
@@ -66,7 +66,7 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order):
 def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
     record, scores, kind, order
 ):
-    recorded = recorded_of(verdict_of(CASE, record, "teacher", order=(2, 0, 1)), CASE)
+    recorded = recorded_of(CASE, record, order=(2, 0, 1))
     assert kind_of(verdict_of(CASE, scores, order=order), recorded) == kind
 
 
@@ -80,9 +80,7 @@ def test_a_case_beyond_the_context_window_is_counted_and_no_mistake():
 def test_the_reference_as_a_response_is_compared(judged):
     case = case_of(2, MODELS[:2])
     models = [*case.models, "reference"]
-    recorded = recorded_of(
-        verdict_of(case, (2, 3, 5), "teacher", models=models, order=(2, 0, 1)), case
-    )
+    recorded = recorded_of(case, (2, 3, 5), models=models, order=(2, 0, 1))
     assert recorded.case.models == models
     judge = judged(verdict_of(recorded.case, (2, 3, 3)), recorded=recorded)
     assert kind_of(judge[case.id], recorded) == "relations"
@@ -110,7 +108,7 @@ def test_verdicts_that_do_not_fit_are_refused(judged, changes, said):
 
 def test_every_training_case_must_be_judged(tmp_path):
     cases = [case_of(at) for at in (4, 5)]
-    others = [recorded_of(verdict_of(case, (1, 2, 3), "teacher"), case) for case in cases]
+    others = [recorded_of(case, (1, 2, 3)) for case in cases]
     file = str(write(tmp_path / "verdicts.jsonl", [verdict_of(CASE, (4, 2, 5))]))
     rows = [RECORDED, *others]
     with pytest.raises(RecordError, match="2 of the 3 training cases are not judged"):

@@ -81,7 +81,8 @@ def check_base(
         ends = GenerationConfig.from_pretrained(start).eos_token_id
     except OSError:
         ends = config.eos_token_id
-    known = {*(ends if isinstance(ends, list) else [ends]), encoder.tokenizer.eos_token_id} - {None}
+    ends = ends if isinstance(ends, list) else [ends]
+    known = {*ends, encoder.tokenizer.eos_token_id} - {None}
     question = [{"role": "user", "content": "Is it right?"}]
     ((_, answer),) = encoder.encode_answered([(question, "Yes.")])
     if not known & set(answer):

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import yaml
@@ -19,13 +19,9 @@ from automedeval.records.extras import install
 from automedeval.study.training.run import launcher_of
 from automedeval.study.training.stages import refuse_unused
 
-if TYPE_CHECKING:
-    from transformers import TrainingArguments
-    from trl import TrlParser
 
-
-def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
-    """Return TRL's arguments of YAML and command line, with how the model is loaded among those of training.
+def parse_run(parser: Any) -> tuple[Any, ...]:
+    """Return the arguments of YAML and command line by a TrlParser, with how the model is loaded among those of training.
 
     On a processor without instructions for bfloat16 a YAML's is float32; the command line's counts. RecordError for an unknown
     key, for what `refuse_unused` and `check_launcher` refuse, and without a model.
@@ -124,15 +120,16 @@ def device_name() -> str:
     return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
 
 
-def precision(training: "TrainingArguments", dtype: str, adapter: bool = False) -> str:
+def precision(training: Any, dtype: str, adapter: bool = False) -> str:
     """Return the number formats of the run in words; with the reason where the device has no bfloat16 instructions.
 
     AdamW at a learning rate of 2e-5 changes a bfloat16 weight of usual size by less than half of its last digit, which rounding
     takes back. An adapter is in float32; ZeRO and FSDP keep float32 copies of the weights.
     """
     computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
+    said = f"computes in {computed}, weights in {dtype}"
     notes = [bfloat16_missing(training.device.type)]
     if dtype == "bfloat16" and not (adapter or launcher_of(training)):
         notes.append("loses small updates: --dtype float32")
     why = "; ".join(filter(None, notes))
-    return f"computes in {computed}, weights in {dtype}" + (f" ({why})" if why else "")
+    return f"{said} ({why})" if why else said
