@@ -86,32 +86,32 @@ def main() -> None:
     fingerprint = dataset.statistics["fingerprint"]
     print("\n".join(lines))
     # --- 2. Discuss them ------------------------------------------------------------------------
-    discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
+    discussions = [None] * len(mistakes)
+    names = {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
             about = [fingerprint, judge, settings]
             partners = partners_of(args, books, encoder_args, chat_args, about)
             chats = partners.chats
             names = {"suggester": chats["suggestion"].name, "reviewer": chats["review"].name}
-            opened = partners.open(mistakes, journal)
+            discussions = partners.open(mistakes, journal)
             record_run(args.discussion / "run.json", args, books, encoder_args, chat_args)
-            for _ in tqdm(partners.lead(opened, journal), "discussion", unit="message"):
+            for _ in tqdm(partners.lead(discussions, journal), "discussion", unit="message"):
                 pass  # each is in the journal
             for chat in {chat.name: chat for chat in chats.values()}.values():
                 print_notes(chat.notes())
-            ended = account(opened, **names)
+            ended = account(discussions, **names)
             print("\n".join(ended))
             lines += ended
-            discussions = {discussion.case_id: discussion for discussion in opened}
     # --- 3. Write what was said, and what waits for the jury ------------------------------------
-    records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
+    records = list(map(mistake_record, mistakes, discussions))
     by_case = {row.case.id: row for row in recorded}
     apply_rulings(records, read_jury(args.discussion, by_case))
     about_judge = {"name": judge, "settings": settings or None}
     facts = {"follows": fingerprint, "judge": about_judge, "partners": names, "arithmetic": lines}
     write_discussion(args.discussion, records, facts)
-    undecided = [record["case_id"] for record in records if record["decided_by"] != "consensus"]
-    write_queue(args.discussion, [by_case[case_id] for case_id in undecided])
+    undecided = [record for record in records if record["decided_by"] != "consensus"]
+    write_queue(args.discussion, [by_case[record["case_id"]] for record in undecided])
     waiting = several(counts_of(records)["unresolved"], "mistake")
     print(
         f"{args.discussion / QUEUE}: {waiting} for the jury; next: recipes/introspect_revise.py with the same --output"

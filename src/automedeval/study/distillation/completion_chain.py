@@ -77,8 +77,9 @@ class CompletionChain:
         if self.reference_as_response:
             # Paper: the tuple has two responses and the answer, the figures show three doctors, the third a retrieved text.
             if case.reference is None or REFERENCE in case.models:
-                has = "no reference" if case.reference is None else f"a response of {REFERENCE!r}"
-                raise RecordError(f"case {case.id!r} has {has}, and --reference_as_response")
+                raise RecordError(
+                    f"case {case.id!r} has no reference, or a response called {REFERENCE!r}: --reference_as_response needs it"
+                )
             original = case
             reference = Response(REFERENCE, case.reference)
             case = replace(case, responses=(*case.responses, reference))
