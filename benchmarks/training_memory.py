@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 import yaml
-from page import table
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ROOT = Path(__file__).parents[1]
@@ -195,6 +194,12 @@ def cost_row(run: Run, tokens: float, speed: float, saves: int) -> list[str]:
     disk = [f"{size / 1e9:,.1f}" for size in (run.checkpoint, run.weights, run.disk(saves))]
     shared = "–" if run.adapter else f"{hours / HOST_GPUS:.2f}"
     return [run.name, f"{tokens / 1e6:.1f} M", str(saves), *disk, f"{hours:.2f}", shared]
+
+
+def table(heads: tuple[str, ...], rows: list[list[str]]) -> str:
+    """Lay out a Markdown table."""
+    lines = [list(heads), ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def tables(

@@ -316,9 +316,8 @@ def launched(
     return found[0], found[1]
 
 
-def memory_program(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the names of benchmarks/training_memory.py, which imports from its neighbours."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def memory_program() -> dict[str, Any]:
+    """Return the names of benchmarks/training_memory.py."""
     return runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
 
 
@@ -412,7 +411,7 @@ def test_the_document_shows_what_the_program_prints(tmp_path, monkeypatch):
     pytest.importorskip("peft")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
 
-    program = memory_program(monkeypatch)
+    program = memory_program()
     printed = program["tables"]()
     # LLaMA-13B by hand: 40 layers of four square and three wide matrices and two norms; embedding, head, and the last norm.
     layers = 40 * (4 * 5120**2 + 3 * 5120 * 13824 + 2 * 5120)
@@ -423,11 +422,11 @@ def test_the_document_shows_what_the_program_prints(tmp_path, monkeypatch):
     assert shown.strip() == printed.strip()
 
 
-def test_activations_are_those_that_pytorch_counts(monkeypatch):
+def test_activations_are_those_that_pytorch_counts():
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    program = memory_program(monkeypatch)
+    program = memory_program()
     arguments = program["count"]("13B").arguments | {"activation_checkpointing": False}
     shape = program["LLAMA"] | {"num_hidden_layers": 4}
     with FakeTensorMode():  # tensors of the true sizes, without memory

@@ -15,7 +15,7 @@ from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import PAIR_TOKENS
 from automedeval.records import RecordError, digest, foreign_errors_at
 from automedeval.records.run_record import describe_run
-from automedeval.study.training.run import DECISIVE, Run, plain
+from automedeval.study.training.run import Run, decisive, plain
 from automedeval.study.training.stages import refuse_unused
 
 # What gets an adapter, as BERT and MPNet call it.
@@ -43,11 +43,8 @@ def train_adapter(
     assert training.output_dir is not None  # transformers has a default
     output = Path(training.output_dir)
     identity = {
-        name: getattr(training, name)
-        for name in (*DECISIVE, "batch_sampler")
-        if hasattr(training, name)
-    }
-    identity |= {
+        **decisive(training),
+        "batch_sampler": training.batch_sampler,
         **lora,
         "start": start and fingerprint(start, []),
         "rows": digest(rows),

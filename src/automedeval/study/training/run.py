@@ -53,11 +53,15 @@ def plain(record: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(text)
 
 
+def decisive(training: Any) -> dict[str, Any]:
+    """Return the arguments that determine the weights; the trainer of an encoder has a few of them less than TRL's."""
+    return {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
+
+
 def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) -> dict[str, Any]:
     """Return what determines the weights of a run: TRL's arguments, the adapter, the rows, the start, and the launcher."""
-    identity = {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
     encoded = [rows["input_ids"][:], rows["completion_mask"][:]]
-    return identity | {
+    return decisive(training) | {
         "dtype": model.dtype,
         "peft": peft and peft.to_dict(),
         "processes": PartialState().num_processes,
