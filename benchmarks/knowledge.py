@@ -26,7 +26,7 @@ from rows import ROOT, Results, arguments
 from sentence_transformers import SentenceTransformer
 
 from automedeval.evidence.books import Book, Passage
-from automedeval.evidence.store import KnowledgeBase, StoreWriter
+from automedeval.evidence.store import KnowledgeBase, open_writer
 from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
 from automedeval.stats.bootstrap import bootstrap, ratio
@@ -51,7 +51,7 @@ def index(
     encoder.encode(texts[:32])
 
     def build() -> None:
-        with tempfile.TemporaryDirectory() as folder, StoreWriter(folder, encoder) as store:
+        with tempfile.TemporaryDirectory() as folder, open_writer(folder, encoder) as store:
             store.add(passages)
 
     seconds, _ = in_turns({"ours": build, "peer": lambda: peer.encode(texts)}, repeats)
@@ -65,7 +65,7 @@ def index(
 
 def store_of(passages: list[Passage], encoder: Encoder) -> KnowledgeBase:
     with tempfile.TemporaryDirectory() as folder:
-        with StoreWriter(folder, encoder) as store:
+        with open_writer(folder, encoder) as store:
             store.add(passages)
         return KnowledgeBase(folder, lambda: encoder)
 

@@ -43,11 +43,11 @@ def main() -> None:
     # Every file is opened before a model is loaded, so that faults are reported at once.
     books, skipped = find_books(args.books)
 
-    from automedeval.evidence.store import StoreWriter
+    from automedeval.evidence.store import open_writer
 
     encoder = encoder_args.load()
     tokens = min(TOKENS, encoder.max_tokens)
-    with StoreWriter(args.store, encoder, tokens, args.qdrant_url) as store:
+    with open_writer(args.store, encoder, tokens, args.qdrant_url) as store:
         record_run(Path(args.store) / "run.json", args, encoder_args)
         counts, ids, rows = Counter(), set(), []
         with tqdm(total=0, unit="passage") as bar:

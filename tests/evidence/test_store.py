@@ -17,7 +17,7 @@ from tables import rows_of
 from automedeval.evidence import store
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.evidence.books import Passage
-from automedeval.evidence.store import COLLECTION, KnowledgeBase, StoreWriter
+from automedeval.evidence.store import COLLECTION, KnowledgeBase, open_writer
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
@@ -38,8 +38,8 @@ class Shelf:
     def __init__(self, folder: Path, encoder: Encoder, url: str | None = None):
         self.folder, self.encoder, self.url = folder, encoder, url
 
-    def write(self, tokens: int = 200) -> StoreWriter:
-        return StoreWriter(self.folder, self.encoder, tokens, self.url)
+    def write(self, tokens: int = 200):
+        return open_writer(self.folder, self.encoder, tokens, self.url)
 
     def filled(self) -> KnowledgeBase:
         """Return the store with the passages above in it."""

@@ -10,10 +10,9 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from httpx import HTTPError
 from qdrant_client import QdrantClient, models
@@ -56,27 +55,18 @@ class KnowledgeBase:
         # Paper: Pinecone, which approximates. Books have some ten thousand passages, so each query is compared with all of
         # them: a folder's always are, a server's if it is asked to.
         self._exact = models.SearchParams(exact=True) if url else None
-        with foreign_errors_at(self.place, *_FAILURES), ExitStack() as opened:
-            client = opened.enter_context(closing(_connect(store, url)))
+        self._client = _connect(store, url) if url else QdrantClient(":memory:")
+        self.encoder = load_encoder()
+        with foreign_errors_at(self.place, *_FAILURES), closing(_connect(store, url)) as client:
             if not client.collection_exists(self._collection):
                 raise missing
-            settings = client.get_collection(self._collection).config.metadata or {}
+            settings = {"fingerprint": self.encoder.fingerprint}
+            _refuse_change(self.place, client, self._collection, settings)
             # The id of a passage is a digest of its text and place.
-            self.content = digest(
-                sorted(int(point.id) for point in _points(client, self._collection, payload=False))
-            )
-            if url:
-                opened.pop_all()
-                self._client = client
-            else:
-                self._client = QdrantClient(":memory:")
+            points = _points(client, self._collection, payload=False)
+            self.content = digest(sorted(int(point.id) for point in points))
+            if url is None:
                 client.migrate(self._client, [self._collection], batch_size=1000)
-        self.encoder = load_encoder()
-        _refuse_change(
-            self.place,
-            settings,
-            {"encoder": self.encoder.name, "fingerprint": self.encoder.fingerprint},
-        )
 
     def search(self, queries: Sequence[str], limit: int = 3) -> list[list[Passage]]:
         """Return at most `limit` passages for each query, the nearest first, with their cosines as scores.
@@ -104,50 +94,15 @@ class KnowledgeBase:
         return [passages.get(query, []) for query in queries]
 
 
-class StoreWriter(AbstractContextManager):
-    """Add passages of at most so many tokens to a store, a new one or one that was built with the same settings.
+@dataclass
+class StoreWriter:
+    """A store that passages are added to; `books` has the book of each stored passage, by its id. See `open_writer`."""
 
-    RecordError: it was built with other settings, another process uses the folder, or the server does not answer.
-    """
-
-    def __init__(
-        self, store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None
-    ):
-        self.store, self.url, self.encoder = store, url, encoder
-        self.place, self._collection = _place(store, url)
-        self.settings = {
-            "encoder": encoder.name,
-            "fingerprint": encoder.fingerprint,
-            "tokens": tokens,
-            "overlap": OVERLAP,
-        }
-
-    def __enter__(self) -> "StoreWriter":
-        with ExitStack() as opened:
-            opened.enter_context(foreign_errors_at(self.place, *_FAILURES))
-            self._client = opened.enter_context(closing(_connect(self.store, self.url)))
-            if not self._client.collection_exists(self._collection):
-                # Dot products of unit vectors are cosines.
-                vectors = models.VectorParams(
-                    size=self.encoder.dimensions, distance=models.Distance.DOT
-                )
-                self._client.create_collection(self._collection, vectors, metadata=self.settings)
-            settings = self._client.get_collection(self._collection).config.metadata or {}
-            _refuse_change(self.place, settings, self.settings)
-            for file in Path(self.store).rglob("*.sqlite"):
-                # Qdrant commits a folder's passages one by one, which takes a quarter of the time with a log written ahead.
-                with closing(sqlite3.connect(file)) as database:
-                    database.execute("PRAGMA journal_mode=WAL")
-            points = _points(self._client, self._collection, payload=True)
-            # By the passage's id.
-            self.books = {
-                point.payload["id"]: point.payload["book"] for point in points if point.payload
-            }
-            self._opened = opened.pop_all()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._opened.__exit__(*error)
+    place: str
+    client: QdrantClient
+    collection: str
+    encoder: Encoder
+    books: dict[str, str]
 
     def add(
         self, passages: Sequence[Passage], on_batch: Callable[[int], object] = lambda done: None
@@ -175,13 +130,43 @@ class StoreWriter(AbstractContextManager):
                 for passage, vector in zip(window, vectors)
                 if passage.id not in self.books
             ]
-            self._client.upload_points(self._collection, points, wait=True)
+            self.client.upload_points(self.collection, points, wait=True)
             self.books |= {passage.id: passage.book for passage in window}
         on_batch(repeated)
         added = len(self.books) - before
         return Counter(
             passages=len(passages), repeated=repeated, there=len(unique) - added, added=added
         )
+
+
+@contextmanager
+def open_writer(
+    store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None
+) -> Iterator[StoreWriter]:
+    """Open a store for passages of at most so many tokens, a new one or one that was built with the same settings.
+
+    RecordError: it was built with other settings, another process uses the folder, or the server does not answer.
+    """
+    place, collection = _place(store, url)
+    settings = {
+        "encoder": encoder.name,
+        "fingerprint": encoder.fingerprint,
+        "tokens": tokens,
+        "overlap": OVERLAP,
+    }
+    with foreign_errors_at(place, *_FAILURES), closing(_connect(store, url)) as client:
+        if not client.collection_exists(collection):
+            # Dot products of unit vectors are cosines.
+            vectors = models.VectorParams(size=encoder.dimensions, distance=models.Distance.DOT)
+            client.create_collection(collection, vectors, metadata=settings)
+        _refuse_change(place, client, collection, settings)
+        for file in Path(store).rglob("*.sqlite"):
+            # Qdrant commits a folder's passages one by one, which takes a quarter of the time with a log written ahead.
+            with closing(sqlite3.connect(file)) as database:
+                database.execute("PRAGMA journal_mode=WAL")
+        points = _points(client, collection, payload=True)
+        books = {point.payload["id"]: point.payload["book"] for point in points if point.payload}
+        yield StoreWriter(place, client, collection, encoder, books)
 
 
 def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[models.Record]:
@@ -204,23 +189,19 @@ def _place(store: str | Path, url: str | None) -> tuple[str, str]:
 
 def _connect(store: str | Path, url: str | None) -> QdrantClient:
     """Open a server or a folder; RecordError if it cannot be opened, or another process does not close the folder in time."""
+    if url is not None:
+        key = os.environ.get("QDRANT_API_KEY")
+        with foreign_errors_at(f"{url}: cannot be opened", advice="; check --qdrant_url"):
+            return QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False)
     begin = time.monotonic()
     while True:
         try:
-            if url is None:
-                return QdrantClient(path=str(store))
-            key = os.environ.get("QDRANT_API_KEY")
-            return QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False)
+            return QdrantClient(path=str(store))
         except Exception as error:  # noqa: BLE001  a damaged folder makes it raise a dozen kinds
             if "already accessed" not in str(error):
-                advice = (
-                    "check --qdrant_url"
-                    if url
-                    else "no store, or a damaged one: remove it and build it again"
-                )
-                raise RecordError(
-                    f"{url or store}: cannot be opened ({reason(error)}); {advice}"
-                ) from None
+                advice = "no store, or a damaged one: remove it and build it again"
+                problem = f"cannot be opened ({reason(error)}); {advice}"
+                raise RecordError(f"{store}: {problem}") from None
         if time.monotonic() - begin > PATIENCE:
             raise RecordError(
                 f"{store}: another process is using this store: wait for it, or put the store on a server (--qdrant_url)"
@@ -228,8 +209,9 @@ def _connect(store: str | Path, url: str | None) -> QdrantClient:
         time.sleep(0.5)
 
 
-def _refuse_change(place: str, settings: JsonObject, wanted: JsonObject) -> None:
+def _refuse_change(place: str, client: QdrantClient, collection: str, wanted: JsonObject) -> None:
     """Raise RecordError if a store has other settings than those wanted; the encoder's name may differ."""
+    settings = client.get_collection(collection).config.metadata or {}
     for name, value in wanted.items():
         if name != "encoder" and settings.get(name) != value:
             built = f"{name} {settings.get(name)} (encoder {settings.get('encoder')})"
