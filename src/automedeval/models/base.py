@@ -191,11 +191,7 @@ class Chat:
     max_new_tokens = 0
     left_out: Sequence[str] = ()
     failures: Sequence[str] = ()
-    _fingerprint: str
-
-    @property
-    def fingerprint(self) -> str:
-        return self._fingerprint
+    fingerprint: str
 
     def prepare(self) -> None:
         """Load now what takes long to load, so that its faults come before anything else is done."""

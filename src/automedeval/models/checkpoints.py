@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -57,9 +56,8 @@ class Stage:
 def read_record(checkpoint: str | Path) -> JsonObject | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
     file = Path(checkpoint) / "training" / "record.json"
-    return (
-        read_json(file, others=True) if file.exists() else None
-    )  # the loss of a training that diverged is NaN
+    # The loss of a training that diverged is NaN.
+    return read_json(file, others=True) if file.exists() else None
 
 
 def read_history(checkpoint: str | Path) -> list[Stage]:
@@ -69,7 +67,7 @@ def read_history(checkpoint: str | Path) -> list[Stage]:
         return []
     if not record["finished"]:
         raise RecordError(f"{checkpoint}: its training is not finished; run it to its end first")
-    return [Stage(**{**stage, "splits": tuple(stage["splits"])}) for stage in record["history"]]
+    return [Stage(**stage | {"splits": tuple(stage["splits"])}) for stage in record["history"]]
 
 
 def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
@@ -111,11 +109,13 @@ def base_of(folder: Path) -> Path:
     return checkpoint_folder(f"{base}@{revision}" if revision else base)
 
 
-def fingerprint(folder: Path, settings: list, digests: Mapping[str, str] | None = None) -> str:
-    """Return twelve hexadecimal digits over the `file_digests` of a checkpoint, which may be given, and over `settings`."""
-    digests = file_digests(folder) if digests is None else digests
-    files = b"".join(name.encode() + bytes.fromhex(content) for name, content in digests.items())
-    return hashlib.sha256(files + json.dumps(settings).encode()).hexdigest()[:12]
+def fingerprint(folder: Path, settings: list) -> str:
+    """Return twelve hexadecimal digits over the `file_digests` of a checkpoint and over `settings`."""
+    whole = hashlib.sha256()
+    for name, content in file_digests(folder).items():
+        whole.update(name.encode() + bytes.fromhex(content))
+    whole.update(json.dumps(settings).encode())
+    return whole.hexdigest()[:12]
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -124,10 +124,11 @@ def file_digests(folder: Path) -> dict[str, str]:
     Of an adapter's base the names begin with "base/".
     """
     read = (".safetensors", ".json", ".jinja", ".model")
-    own = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.suffix in read}
+    digests = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.suffix in read}
     base = base_of(folder)
-    of_base = {} if base == folder else file_digests(base)
-    return own | {f"base/{name}": content for name, content in of_base.items()}
+    if base != folder:
+        digests |= {f"base/{name}": content for name, content in file_digests(base).items()}
+    return digests
 
 
 def _sha256(file: Path) -> str:
@@ -144,8 +145,8 @@ def _sha256_of(file: Path, *_: int) -> str:
 
 def weights_fingerprint(encoder: Path) -> str:
     """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder; RecordError if it lacks either."""
-    files = b""
-    for name in ("model.safetensors", "tokenizer.json"):
-        with foreign_errors_at(f"{encoder / name}: an encoder needs it", OSError):
-            files += bytes.fromhex(_sha256(encoder / name))
-    return hashlib.sha256(files).hexdigest()[:12]
+    whole = hashlib.sha256()
+    for file in (encoder / "model.safetensors", encoder / "tokenizer.json"):
+        with foreign_errors_at(f"{file}: an encoder needs it", OSError):
+            whole.update(bytes.fromhex(_sha256(file)))
+    return whole.hexdigest()[:12]

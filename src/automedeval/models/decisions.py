@@ -26,7 +26,7 @@ class DecisionChat(OpenAIChat):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._fingerprint = digest(["decision", self._fingerprint])
+        self.fingerprint = digest(["decision", self.fingerprint])
 
     def body(self, prompt: Prompt) -> JsonObject:
         """Return a request for decisions: the messages, and a question with its options for each value."""

@@ -104,7 +104,7 @@ class OpenAIChat(Chat):
                 )
             if not f".{host}".endswith(".api.openai.com"):  # eu.api.openai.com is one as well
                 self.served = self._identity()
-        self._fingerprint = digest(
+        self.fingerprint = digest(
             [
                 self.address,
                 self.model,

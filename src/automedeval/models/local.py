@@ -35,7 +35,6 @@ from automedeval.models.base import (
 )
 from automedeval.models.checkpoints import (
     checkpoint_folder,
-    file_digests,
     find_model,
     fingerprint,
     loading,
@@ -171,17 +170,13 @@ class LocalChat(Chat):
         return {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
 
     @cached_property
-    def _digests(self) -> dict[str, str]:
-        return file_digests(self.folder)
-
-    @property
-    def fingerprint(self) -> str:
-        return fingerprint(self.folder, self._settings, self._digests)
+    def fingerprint(self) -> str:  # type: ignore[override]
+        return fingerprint(self.folder, self._settings)
 
     @cached_property
     def checkpoint(self) -> str:  # type: ignore[override]
         """Twelve hexadecimal digits over the checkpoint alone."""
-        return fingerprint(self.folder, [], self._digests)
+        return fingerprint(self.folder, [])
 
     def prepare(self) -> None:
         """Load the network now."""

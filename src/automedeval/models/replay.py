@@ -52,7 +52,7 @@ class RecordedChat(Chat):
                 self._texts[key] = line.text
         if not self._texts:
             raise RecordError(f"{self.path}: no line of {self._author}")
-        self._fingerprint = digest([*author, sorted(self._texts.items())])
+        self.fingerprint = digest([*author, sorted(self._texts.items())])
 
     def reply(self, prompt: Prompt) -> Answer:
         """Return the recorded answer; RecordError if there is none for its key."""

@@ -41,7 +41,7 @@ class Scripted(RecordedChat):
     """A chat that answers with its lines one after the other, and records the messages it received."""
 
     def __init__(self, name, lines):
-        self.lines, self.name, self._fingerprint = list(lines), name, name
+        self.lines, self.name, self.fingerprint = list(lines), name, name
         self.shown = []
 
     def last(self, call):
