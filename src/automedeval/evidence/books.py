@@ -156,7 +156,7 @@ class Book:
         pieces = []
         for (block, text), size in zip(placed, count([text for _, text in placed])):
             parts = [(text, size)] if size <= tokens else _cut(text, count, tokens)
-            pieces += [Piece(block, *part) for part in parts]
+            pieces += [Piece(block, part, tokens_of_part) for part, tokens_of_part in parts]
         passages = []
         for (book, section), run in groupby(pieces, attrgetter("section")):
             for passage in _pack(run, tokens, overlap):
@@ -252,8 +252,8 @@ def _lines_blocks(file: Path) -> Iterator[Block]:
 
 def _markdown_blocks(text: str) -> Iterator[Block]:
     """Yield the paragraphs with their headings; if there is only one heading of the first level, it is the book's title."""
-    path: list[tuple[int, str]] = []  # level and name
-    parts: list[tuple[list[tuple[int, str]], list[str]]] = [([], [])]  # headings above, lines
+    path: dict[int, str] = {}  # level → heading
+    parts: list[tuple[dict[int, str], list[str]]] = [({}, [])]  # headings above, lines
     fence = None
     for line in text.splitlines():
         mark = line.lstrip()[:3]
@@ -261,34 +261,40 @@ def _markdown_blocks(text: str) -> Iterator[Block]:
             fence = None if fence else mark
         elif heading := None if fence else _HEADING.match(line):
             level = len(heading[1])
-            path = [*(entry for entry in path if entry[0] < level), (level, heading[2])]
+            path = {above: name for above, name in path.items() if above < level}
+            path[level] = heading[2]
             parts.append((path, []))
         else:
             parts[-1][1].append(line)
-    titles = [path[0] for path, _ in parts if len(path) == 1 and path[0][0] == 1]
+    titles = [path[1] for path, _ in parts if path.keys() == {1}]
     title = titles[0] if len(titles) == 1 else None
     for path, lines in parts:
-        section = " > ".join(heading[1] for heading in path if heading != title)
+        if title is not None:
+            path.pop(1, None)
         for paragraph in _paragraphs("\n".join(lines)):
-            yield Block(section, None, paragraph, title[1] if title else None)
+            yield Block(" > ".join(path.values()), None, paragraph, title)
 
 
 def _cut(
     sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
-) -> list[tuple[str, int]]:
-    """Cut a sentence between words, and a word that is too long between characters; return (text, tokens) pairs."""
-    parts, words = [], []
-    for word in sentence.split():
+) -> Iterator[tuple[str, int]]:
+    """Cut a sentence between words, and a word that is too long between characters; yield (text, tokens) pairs."""
+    pieces: list[str] = []
+    words = sentence.split()
+    for word, size in zip(words, count(words)):
         # One character may be several tokens, so a piece of one character can still be too long.
-        step = len(word) if count([word])[0] <= tokens else max(1, tokens // 4)
-        words += [word[at : at + step] for at in range(0, len(word), step)]
-    sizes, start, size = count(words), 0, 0
-    for at, tokens_of_word in enumerate(sizes):
-        if at > start and size + tokens_of_word > tokens:
-            parts.append((" ".join(words[start:at]), size))
-            start, size = at, 0
-        size += tokens_of_word
-    return [*parts, (" ".join(words[start:]), size)] if words else parts
+        step = len(word) if size <= tokens else max(1, tokens // 4)
+        pieces += [word[at : at + step] for at in range(0, len(word), step)]
+    part: list[str] = []
+    total = 0
+    for piece, size in zip(pieces, count(pieces)):
+        if part and total + size > tokens:
+            yield " ".join(part), total
+            part, total = [], 0
+        part.append(piece)
+        total += size
+    if part:
+        yield " ".join(part), total
 
 
 def _pack(run: Iterable[Piece], tokens: int, overlap: int) -> Iterator[list[Piece]]:
