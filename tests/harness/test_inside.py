@@ -57,13 +57,15 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(harne
 
 def test_choices_and_questions_without_a_text_have_no_score(harness, logs, tmp_path):
     """An answer has as many points as words."""
-    options = "--scorer automedeval/judge --action append --output-file scored.json --display none"
+    options = "--scorer automedeval/judge --action append --display none"
     judge = ("-S", "judge=baseline:longer text")
 
     def scores_of(name):
         (file,) = (logs["odd"] / name).glob("*.json")
-        harness("inspect", "score", file, *options.split(), *judge, cwd=tmp_path)
-        samples = read_json(tmp_path / "scored.json")["samples"]
+        scored = tmp_path / f"{name}.json"
+        words = [*options.split(), "--output-file", scored]
+        harness("inspect", "score", file, *words, *judge, cwd=tmp_path)
+        samples = read_json(scored)["samples"]
         return {str(sample["id"]): sample["scores"]["judge"] for sample in samples}
 
     for score in scores_of("choices").values():

@@ -106,7 +106,7 @@ class Answer:
         rivals: what the first token with a letter or digit of an endpoint's text might have been, itself included.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
-        error: why there is no answer, which makes an invalid verdict: the endpoint `refused` this prompt, it is `overlong`,
+        error: why there is no answer, which makes an invalid verdict: the endpoint refused this prompt, it is `overlong`,
             or the request `failed` and may be answered another time.
     """
 
@@ -118,7 +118,6 @@ class Answer:
     truncated: bool = False
     usage: dict[str, int] = field(default_factory=dict)
     error: str | None = None
-    refused: bool = False
     overlong: bool = False
     failed: bool = False
 
@@ -133,7 +132,7 @@ class Answer:
         try:
             return cls(without_thoughts(text), **more)
         except RecordError as error:
-            return cls(text, error=str(error), **more, refused=True)
+            return cls(text, error=str(error), **more)
 
     @classmethod
     def of_odds(

@@ -23,7 +23,6 @@ class Bert:
 
     def __init__(self, folder: Path, window: int, device: str = "cpu", adapter: Path | None = None):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self.window = window
         self.device = torch.device(device)
         self.dimensions = int(config["hidden_size"])
         self._heads, self._layers, self._eps = (

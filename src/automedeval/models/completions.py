@@ -48,7 +48,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
     if reason == "content_filter":
-        return Answer(content, error=_FILTERED, usage=usage, refused=True)
+        return Answer(content, error=_FILTERED, usage=usage)
     # Of a provider behind the endpoint; a text beside it is not whole.
     problem = choice.get("error") or completion.get("error")
     if problem or reason == "error":
@@ -60,7 +60,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     why = f"the answer is empty (finish_reason {reason})"
     if cut:
         why += "; a larger --max_new_tokens may leave room for an answer behind the thoughts"
-    return Answer(error=why, truncated=cut, usage=usage, refused=True)
+    return Answer(error=why, truncated=cut, usage=usage)
 
 
 def token_counts(counts: Mapping[str, Any]) -> dict[str, int]:
@@ -137,7 +137,7 @@ def refusal(code: Any, message: str) -> Answer | None:
         return Answer(
             error="prompt and --max_new_tokens exceed the endpoint's context window", overlong=True
         )
-    return Answer(error=_FILTERED, refused=True) if code == "content_filter" else None
+    return Answer(error=_FILTERED) if code == "content_filter" else None
 
 
 def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> str | None:

@@ -91,7 +91,7 @@ class DecisionChat(OpenAIChat):
                 raise RecordError(f"{len(answers)} answers to {len(questions)} questions")
             odds = list(map(_odds, questions, answers))
         except RecordError as fault:
-            return Answer(error=str(fault), refused=True, usage=usage)
+            return Answer(error=str(fault), usage=usage)
         return Answer.of_odds(odds, usage=usage)
 
 

@@ -272,7 +272,7 @@ class OpenAIChat(Chat):
                 return self._ask(prompt)
             except _Refusal as refusal:
                 refused = str(refusal)
-                return Answer(error=f"the endpoint {refusal}", refused=True)
+                return Answer(error=f"the endpoint {refusal}")
 
         return lead(dialogue, reply), refused
 
