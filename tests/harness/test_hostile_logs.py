@@ -36,10 +36,9 @@ def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
         if not str(error).startswith("no answer: "):
             raise
         cases, notes = [], str(error).removeprefix("no answer: ").split("; m=")
-    (kept,) = re.findall(r"([0-9]+) answers of m", notes[0])
+    assert f"{len(cases)} answers of m" in notes[0]
     left_out = map(int, re.findall(r"left out: ([0-9]+) \(", notes[0]))
-    assert int(kept) == len(cases)
-    return cases, int(kept) + sum(left_out), notes
+    return cases, len(cases) + sum(left_out), notes
 
 
 LM_LINE, INSPECT = (rows_of(__file__)[name] for name in ("a line of lm_eval", "a run of inspect"))

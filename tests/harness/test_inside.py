@@ -117,19 +117,20 @@ def test_a_score_is_the_mean_of_the_verdicts_that_give_one():
         assert (score["explanation"], score["valid"]) == (why, 0)
 
 
+FAULTS = {
+    "no reference": RecordError("there is no reference"),
+    "fault": TypeError("not a text"),
+    "down": ChatError("is down"),
+}
+
+
 class Faulty(WordJudge):
     """A judge that some answers stop: by a reason for a person, or by a fault of its own."""
 
-    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
-        cases = list(cases)
+    def __call__(self, cases: list[Case]) -> Iterator[Verdict]:
         for case in cases:
-            match case.responses[0].text:
-                case "no reference":
-                    raise RecordError(f"case {case.id!r}: there is no reference")
-                case "fault":
-                    raise TypeError("not a text")
-                case "down":
-                    raise ChatError("is down")
+            if fault := FAULTS.get(case.responses[0].text):
+                raise fault
         return super().__call__(cases)
 
 
@@ -140,7 +141,7 @@ def test_only_the_answers_that_stop_the_judge_have_no_score():
     answers = [answered(f"s{number}", "Safe?", text) for number, text in enumerate(texts)]
     scores = score_answers(judge, [*answers, answers[4]])
     assert values_of(scores) == [0, 1, 2, None, 4, 5, 6, 7, None, 9, 4]
-    assert "'s3': there is no reference" in scores[3]["explanation"]
+    assert scores[3]["explanation"] == "s3: there is no reference"
     assert scores[8]["explanation"] == "s8: TypeError: not a text"
     judged = sorted(len(case.responses[0].text.split()) for case in judge.seen)
     assert judged == [0, 1, 2, 4, 4, 5, 6, 7, 9]

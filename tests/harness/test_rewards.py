@@ -14,6 +14,10 @@ from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import load_judge
 
 
+def said(role, content):
+    return {"role": role, "content": content}
+
+
 def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward():
     judge, logged = WordJudge(), {}
     prompts = list("ppqqpp")  # a prompt that comes back later is another case
@@ -28,25 +32,24 @@ def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is
 
 def test_conversations_questions_and_references_reach_the_judge():
     judge = WordJudge()
-    prompt = [{"role": "user", "content": "Few-shot examples. Question: Is it safe?"}]
-    talk = [*prompt, {"role": "assistant", "content": "What?"}, {"role": "user", "content": "It."}]
-    answers = [[{"role": "assistant", "content": text}] for text in ("yes", "no no")]
-    assert JudgeReward(judge)([prompt, talk], answers, reference=["R", None]) == [1.0, 2.0]
-    assert [(case.question, case.reference) for case in judge.seen] == [
-        (prompt[0]["content"], "R"),
-        (talk, None),
-    ]
-    JudgeReward(judge)([prompt] * 2, answers, question=["Is it safe?"] * 2)
-    assert (judge.seen[-1].question, len(judge.seen[-1].responses)) == ("Is it safe?", 2)
+    asked = said("user", "Few-shot examples. Question: Is it safe?")
+    talk = [asked, said("assistant", "What?"), said("user", "It.")]
+    answers = [[said("assistant", text)] for text in ("yes", "no no")]
+    assert JudgeReward(judge)([[asked], talk], answers, reference=["R", None]) == [1.0, 2.0]
+    JudgeReward(judge)([[asked]] * 2, answers, question=["Is it safe?"] * 2)
+    first, second, both = judge.seen
+    assert (first.question, first.reference) == (asked["content"], "R")
+    assert (second.question, second.reference) == (talk, None)
+    assert (both.question, len(both.responses)) == ("Is it safe?", 2)
     for case in judge.seen:
         Case.from_dict(case.to_dict())  # as a record it is sound
 
 
 def test_a_completion_is_read_as_the_answers_of_files_are():
-    said = {"role": "assistant", "content": [{"type": "text", "text": "Take it."}]}
-    raw = ["Take it.", "<think>\nHm, no.\n</think>\n\nTake it.", "<think>\nHm, no.", [said]]
-    called = [said, {"role": "tool", "content": "saved"}]
-    assert JudgeReward(WordJudge())(["p"] * 5, [*raw, called]) == [2.0, 2.0, 0.0, 2.0, None]
+    in_parts = said("assistant", [{"type": "text", "text": "Take it."}])
+    raw = ["Take it.", "<think>\nHm, no.\n</think>\n\nTake it.", "<think>\nHm, no."]
+    completions = [*raw, [in_parts], [in_parts, said("tool", "saved")]]
+    assert JudgeReward(WordJudge())(["p"] * 5, completions) == [2.0, 2.0, 0.0, 2.0, None]
 
 
 def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told():
