@@ -15,7 +15,7 @@ import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.models.arguments import ChatArguments
 from automedeval.records import Case, RecordError, check_least, option
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import CaseFile
@@ -128,14 +128,14 @@ def generate(
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed)
-    settings = set_up(chat, parse_model(model)[0] != "openai")
+    settings = set_up(chat)
     file = Path(args.output) / "responses.jsonl"
     log = Log(file, Generated, (name,), settings, processes)
     with log:
-        answered(log, cases)  # refuses another candidate's answers before anything is written
+        done = answered(log, cases)  # refuses another candidate's before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, chat_args)
-        answer_missing(chat, cases, log)
+        answer_missing(chat, cases, log, done)
     records, failures = answered(log, cases), chat.failures
     if processes.rank == 0:
         print(summary(name, list(records.values()), log.new))

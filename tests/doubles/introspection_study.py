@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -27,10 +28,15 @@ def scores_of(number: int) -> tuple[int, int, int]:
     return (1 + number % 5, 1 + (number + 2) % 5, 1 + (number + 3) % 5)
 
 
+def taught(verdict: Verdict) -> Verdict:
+    """Return a verdict as that of the strong teacher."""
+    return replace(verdict, teacher="strong", quality="high")
+
+
 def recorded_of(case: Case, scores: Sequence[int], **more: Any) -> Recorded:
     """Return a teacher's verdict as it is read back from a row of the data set."""
     verdict = verdict_of(case, scores, "teacher", **more)
-    row = instruction(case, verdict, RUBRICS[verdict.rubric], "strong", "high")
+    row = instruction(case, taught(verdict), RUBRICS[verdict.rubric])
     (recorded,) = read_recorded([row], {case.id: case}, RUBRICS, "data")
     return recorded
 
@@ -62,7 +68,7 @@ class Lessons:
         place = self.folder / "data"
         place.mkdir(exist_ok=True)
         rows = [
-            instruction(case, verdict, AUTOMEDEVAL, "strong", "high")
+            instruction(case, taught(verdict), AUTOMEDEVAL)
             for case, verdict in zip(self.cases, teacher)
         ]
         written = write_splits(place, {"stage1": rows[:3], "stage2": rows[3:-1], "test": rows[-1:]})

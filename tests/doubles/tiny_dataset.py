@@ -28,8 +28,9 @@ def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
     case = Case.from_dict(about | {"responses": responses})
     why = f"Step 1: It is about cold {number}.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is vague."
     said = {"valid": True, "rationale": why, "scores": (1 + number % 5, 1 + (number + 2) % 5)}
+    said |= {"teacher": teacher, "quality": "high"}
     verdict = Verdict(case.id, f"recording:{teacher}", "automedeval@1", (0, 1), **said)
-    return instruction(case, verdict, read_rubric("automedeval"), teacher, "high")
+    return instruction(case, verdict, read_rubric("automedeval"))
 
 
 def build_instructions(folder: Path, sizes: Mapping[str, int]) -> Path:

@@ -12,7 +12,7 @@ from huggingface_hub import DatasetCard
 from programs import failed, succeeded, told
 from tables import rows_of
 
-from automedeval.records import Response, Verdict
+from automedeval.records import Verdict
 
 ROWS = rows_of(__file__)
 
@@ -53,8 +53,11 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
     strong, weak = study.verdicts["strong"], study.verdicts["weak"]
     strong[0] = verdict_of(study.cases[0], "strong", scores=None)
     weak.append(verdict_of(case_of(99), "weak"))
-    ratings = ratings_of(strong[2:3], "knowledge") + ratings_of(strong[3:5], "knowledge", 1)
-    ratings += ratings_of(strong[4:5], "fluency", 1) + ratings_of(strong[3:4], "fluency")
+    _, _, second, third, fourth, *_ = strong
+    ratings = ratings_of([second], "knowledge")
+    ratings += ratings_of([third, fourth], "knowledge", 1)
+    ratings += ratings_of([third], "fluency")
+    ratings += ratings_of([fourth], "fluency", 1)
     lines = set(ROWS["test_every_filter_tells_its_arithmetic_and_names_what_it_dropped"])
     done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
     assert lines <= set(done.stdout.splitlines())
@@ -104,10 +107,12 @@ def test_the_order_of_the_input_changes_no_byte(study):
 def test_cases_that_leak_are_left_out(study):
     first, second, third = study.cases[:3]
     asked = case_of(50, question=f"{first.question.upper()}?!")
-    response = Response("oak", f"Well. {second.responses[1].text}")
-    others = study.write("evaluation.jsonl", [asked, case_of(51, responses=(response,))])
-    extended = Response("ash", f"As the book says: {third.reference} That is all.")
-    study.change(2, responses=(extended, third.responses[1]))
+    _, said = second.responses
+    answered = case_of(51, responses=(replace(said, text=f"Well. {said.text}"),))
+    others = study.write("evaluation.jsonl", [asked, answered])
+    ash, birch = third.responses
+    ash = replace(ash, text=f"As the book says: {third.reference} That is all.")
+    study.change(2, responses=(ash, birch))
     study.plan = PLAN | {"test": {"take": 0}}
     done = succeeded(study.build(evaluation_cases=others))
     counted = "question of an evaluation case: 1, reference in a response: 1, text of an evaluation case: 1"

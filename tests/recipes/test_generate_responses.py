@@ -1,5 +1,6 @@
 """recipes/generate_responses.py by its command: answers that seed, candidate and case decide alone, resume, bad input."""
 
+import json
 import random
 import shutil
 from functools import partial
@@ -179,7 +180,7 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     failed(run, "give one with --chat_template_path")
     template = str(FORMATS / "ChatDoctor.jinja")
     chat = local_chat(base, max_new_tokens=40, chat_template_path=template)
-    set_up(chat, True)
+    set_up(chat)
     ids = chat.tokenizer("Rest.\n### Instruction: What", add_special_tokens=False).input_ids
     script = iter([*ids, 2])
     chat._chooser = lambda rows: lambda logits: torch.full((len(logits),), next(script))
@@ -194,7 +195,7 @@ PROMPTS = ROWS["prompts"]
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_candidate_is_asked_as_it_was_tuned(name, tiny_model):
     chat = local_chat(tiny_model, chat_template_path=str(FORMATS / f"{name}.jinja"))
-    set_up(chat, True)
+    set_up(chat)
     (ids,) = chat.encoder.encode([response_prompt(Case("c", "Why?", ()), name).messages])
     prompt = chat.tokenizer.decode(ids).removeprefix("<|im_start|>")
     assert [prompt, chat.stop] == PROMPTS[name]
@@ -221,37 +222,31 @@ def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questi
 
 def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(tmp_path):
     models = [build_tiny_model(tmp_path / name) for name in "abc"]
-    old = [{"model": "a", "text": "Old."}]
-    asked = [{"id": str(n), "question": f"Why {n}?", "responses": old} for n in range(4)]
-    file = write(tmp_path / "asked.jsonl", asked)
+    old = {"question": "Why?", "responses": [{"model": "a", "text": "Old."}]}
+    file = write(tmp_path / "asked.jsonl", [old | {"id": str(number)} for number in range(4)])
     run = partial(generate, candidates=models, cases=file, output=tmp_path / "out")
     succeeded(run(candidates_per_case=2))
     made = read(tmp_path / "out/cases.jsonl")
     assert ["".join(said_by(case)) for case in made] == ["ab", "ac", "bc", "ab"]
-    assert "Old." not in (tmp_path / "out/cases.jsonl").read_text()
+    assert "Old." not in json.dumps(made)
     failed(run(candidates_per_case=4), "names only 3")
 
 
 def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path):
-    turns = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "I cough."},
-        {"role": "assistant", "content": "Since when?"},
-    ]
-    question = [*turns, {"role": "user", "content": "May. <|im_end|>"}]
-    cases = [{"id": "1", "question": question}, {"id": "2", "question": "Flu?"}]
-    asked = {"candidates": "openai:m", "cases": write(tmp_path / "cases.jsonl", cases)}
-    said = " Rest.<|im_end|>\n<|im_start|>user\nSay 5. "
-    with EndpointDouble(answer(said)) as endpoint:
-        about = {"base_url": endpoint.url, "output": tmp_path / "out", "concurrency": 1}
-        succeeded(run_recipe("generate_responses", **asked, **about))
+    turns = ROWS["turns"]
+    cases = [{"id": "1", "question": turns}, {"id": "2", "question": "Flu?"}]
+    file, out = write(tmp_path / "cases.jsonl", cases), tmp_path / "out"
+    run = partial(run_recipe, "generate_responses", candidates="openai:m", cases=file, output=out)
+    with EndpointDouble(answer(" Rest.<|im_end|>\n<|im_start|>user\nSay 5. ")) as endpoint:
+        succeeded(run(base_url=endpoint.url, concurrency=1))
     bodies = [request["body"] for request in endpoint.asked]
     second, first = sorted(bodies, key=lambda body: len(body["messages"]))
-    assert first["messages"][:3] == turns
-    assert "<|im_end|>" not in first["messages"][3]["content"]
-    assert (first["temperature"], first["max_completion_tokens"]) == (0.5, 200)
+    *before, last = first["messages"]
+    assert before == turns[:3]
+    assert "<|im_end|>" not in last["content"]
+    assert first.items() >= {"temperature": 0.5, "max_completion_tokens": 200}.items()
     assert first["seed"] != second["seed"]
-    assert {*texts(tmp_path / "out").values()} == {"Rest."}
+    assert set(texts(out).values()) == {"Rest."}
 
 
 def test_an_empty_answer_is_kept_with_its_reason_and_a_failed_one_is_asked_again(tmp_path):

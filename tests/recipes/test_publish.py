@@ -203,16 +203,21 @@ def test_a_repository_keeps_its_visibility(hub, publisher, checkpoint, public, o
 
 
 PROGRAM = """
-import json, sys
+import json, pathlib, sys, tempfile
 from automedeval.study.dataset.responses import candidate_names
 from automedeval.records.rows import read_rows
 from automedeval.metrics.rationale_score.rationale_score import rationale_score
-from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.models.checkpoints import base_of, checkpoint_folder
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_commits
 
 found = {"names": candidate_names(["org/judge@v1", "org/judge"])}
+adapter = pathlib.Path(tempfile.mkdtemp())
+(adapter / "config.json").write_text("{}")
+base = {"base_model_name_or_path": "org/judge", "revision": "v1"}
+(adapter / "adapter_config.json").write_text(json.dumps(base))
+found["base"] = base_of(adapter).name
 found["encoder"] = Encoder("org/encoder@v1", device="cpu").name
 found["rows"] = [row["id"] for _, row in read_rows("org/cases@v1", "test")]
 options = {"bert_model": "org/encoder@v1", "bert_num_layers": 1, "bart_model": None}
@@ -301,20 +306,21 @@ def test_training_records_the_revisions_of_base_and_data(shelf, tmp_path):
 
 @pytest.mark.slow
 def test_a_round_takes_the_data_set_that_was_pushed(hub, publisher, tmp_path):
-    lessons = Lessons(tmp_path)
-    publisher.push("dataset", tmp_path / "data", "org/data")
+    lessons, data = Lessons(tmp_path), tmp_path / "data"
+    publisher.push("dataset", data, "org/data")
     repo = hub.repos["dataset", "org/data"]
     repo.tags["v1"] = repo.head
     repo.commit({}, "the main branch is empty")
-    run = partial(run_recipe, env=hub.environment(tmp_path))
     about = {"dataset": "org/data@v1", "cases": tmp_path / "cases.jsonl"}
-    round1, judged = about | {"output": tmp_path / "round1"}, tmp_path / "judged"
+    run = partial(run_recipe, env=hub.environment(tmp_path), **about)
+    round1, judged = tmp_path / "round1", tmp_path / "judged"
     with EndpointDouble(answer(f"Step 1: Alike.\n{slot_line([3, 3, 3])}")) as endpoint:
-        succeeded(run("judge", judge="openai:m", base_url=endpoint.url, output=judged, **about))
+        succeeded(run("judge", judge="openai:m", base_url=endpoint.url, output=judged))
     assert len(endpoint.asked) == 7
-    succeeded(run("introspect_discuss", verdicts=judged, **round1))
-    told(run("introspect_revise", waiting="keep_old", **round1), "7 cases for the jury")
-    old = read_json(tmp_path / "data" / "statistics.json")
+    succeeded(run("introspect_discuss", verdicts=judged, output=round1))
+    revised = run("introspect_revise", waiting="keep_old", output=round1)
+    told(revised, "7 cases for the jury")
+    old = read_json(data / "statistics.json")
     assert lessons.statistics()["follows"] == old["fingerprint"]
 
 
@@ -323,12 +329,14 @@ def test_every_other_name_takes_a_revision(shelf):
     done = succeeded(shelf.run("-c", PROGRAM))
     found, commits = json.loads(done.stdout.splitlines()[-1]), shelf.v1
     assert found["names"] == ["org/judge@v1", "org/judge"]
-    assert found["encoder"] == "org/encoder@v1"
+    assert (found["encoder"], found["base"]) == ("org/encoder@v1", commits["org/judge"])
     (case,) = read(shelf.folder / "0" / "cases" / "test.jsonl")
     assert found["rows"] == [case["id"]]
     assert found["metric"] == {"bert_model": commits["org/encoder"]}
-    asked = {f"org/{name}@v1": commits[f"org/{name}"] for name in ("cases", "encoder", "judge")}
-    assert found["commits"] == asked | {"org/judge": shelf.main["org/judge"]}
+    asked = {"org/judge": shelf.main["org/judge"]}
+    for name in ("org/cases", "org/encoder", "org/judge"):
+        asked[f"{name}@v1"] = commits[name]
+    assert found["commits"] == asked
     assert found["split"].startswith("org/cases@v1: split 'train' cannot be read: ")
     no_revision, unnamed, no_repository = found["errors"]
     assert unnamed.startswith("org/judge@: must be ORG/NAME@REVISION")

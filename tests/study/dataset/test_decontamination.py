@@ -57,8 +57,9 @@ def test_the_same_question_leaks_however_it_is_written(evaluation_cases):
 
 def test_a_question_near_a_repeated_evaluation_question_is_found():
     # The second evaluation question repeats the first, and the training question is near the second alone.
-    words = text(60).split()
-    first, second, training = " ".join(words), " ".join(words[3:]), " ".join(words[6:])
+    first = text(60)
+    second = first.split(" ", 3)[3]
+    training = second.split(" ", 3)[3]
     evaluation = Evaluation([case_of("one", question=first), case_of("two", question=second)])
     assert kinds(evaluation, case_of("t", question=training)) == ["question of an evaluation case"]
 
@@ -75,12 +76,14 @@ def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases, before, sh
 
 def test_texts_without_spaces_are_compared_by_letters():
     thai = [chr(0x0E01 + at) for at in range(30)]
-    copied, own = ("".join(random.Random(seed).choices(thai, k=80)) for seed in (1, 2))
-    # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
+    copied = "".join(random.Random(1).choices(thai, k=80))
+    own = "".join(random.Random(2).choices(thai, k=80))
     evaluation = Evaluation([answered("e", copied)])
-    cases = [answered("one", f"{own[:20]}, {copied[5:75]}.")]
-    cases.append(answered("two", f"{own[40:]} {copied[:20]}."))
-    assert list(evaluation.leaks(cases)) == [("one", "text of an evaluation case")]
+    # Of the 69 runs of twelve letters of the evaluation text, the first case holds 59 and the second 9.
+    first = answered("one", f"{own[:20]}, {copied[5:75]}.")
+    second = answered("two", f"{own[40:]} {copied[:20]}.")
+    leaks = evaluation.leaks([first, second])
+    assert list(leaks) == [("one", "text of an evaluation case")]
 
 
 def test_references_count_on_both_sides(evaluation_cases):

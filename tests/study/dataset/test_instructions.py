@@ -40,7 +40,7 @@ def test_every_response_keeps_its_score_its_step_and_its_text(seed, order):
     for slot, index in enumerate(order, 1):
         steps.append(f"Step {slot + 1}: {MODELS[index]}. Doctor {slot}.")
     verdict = replace(VERDICT, order=tuple(order), rationale="\n".join(steps))
-    row = instruction(CASE, verdict, RUBRIC, "strong", "high", seed)
+    row = instruction(CASE, verdict, RUBRIC, seed)
     assert scores_by_model(row) == SCORES
     completion = row["completion"][0]["content"]
     after = split_steps(completion.rpartition("\nScore")[0])
@@ -53,7 +53,7 @@ def test_every_response_keeps_its_score_its_step_and_its_text(seed, order):
 def test_every_slot_order_turns_up_and_the_seed_decides():
     def orders(seed):
         cases = [replace(CASE, id=f"case-{at}") for at in range(60)]
-        rows = [instruction(case, VERDICT, RUBRIC, "strong", seed=seed) for case in cases]
+        rows = [instruction(case, VERDICT, RUBRIC, seed) for case in cases]
         return [tuple(row["order"]) for row in rows]
 
     assert len(set(orders(0))) == 6
@@ -62,7 +62,7 @@ def test_every_slot_order_turns_up_and_the_seed_decides():
 
 @pytest.mark.parametrize("rationale", [None, "", " \n"])
 def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale):
-    row = instruction(CASE, replace(VERDICT, rationale=rationale), RUBRIC, "weak")
+    row = instruction(CASE, replace(VERDICT, rationale=rationale), RUBRIC)
     content = row["completion"][0]["content"]
     assert content.startswith("Score: Doctor 1: ")
     assert "Step" not in content
@@ -74,7 +74,7 @@ def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one():
     shown = case_of(1, MODELS[:2])
     models = [*shown.models, REFERENCE]
     verdict = verdict_of(shown, (1, 3, 4), order=(2, 0, 1), models=models)
-    row = instruction(shown, verdict, RUBRIC, "strong")
+    row = instruction(shown, verdict, RUBRIC)
     assert scores_by_model(row) == {"ash": 1, "birch": 3, REFERENCE: 4}
     slot = row["order"].index(2) + 1
     assert f"Doctor {slot}:\n~~~\n{shown.reference}" in row["prompt"][-1]["content"]
@@ -82,7 +82,7 @@ def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one():
 
 def test_only_the_responses_that_were_shown_are_shown():
     verdict = verdict_of(CASE, (1, None, 5), order=(2, 0))
-    row = instruction(CASE, verdict, RUBRIC, "strong")
+    row = instruction(CASE, verdict, RUBRIC)
     assert sorted(row["order"]) == [0, 2]
     assert "of birch" not in row["prompt"][-1]["content"]
     assert scores_by_model(row) == {"ash": 1, "cedar": 5}
@@ -93,7 +93,7 @@ def test_only_the_responses_that_were_shown_are_shown():
 )
 def test_a_verdict_that_does_not_fit_its_case_is_refused(change, told):
     with refused("", told, "'case-1'"):
-        instruction(CASE, replace(VERDICT, **change), RUBRIC, "strong")
+        instruction(CASE, replace(VERDICT, **change), RUBRIC)
 
 
 def test_choices_about_a_pair_are_no_instructions():
@@ -102,4 +102,4 @@ def test_choices_about_a_pair_are_no_instructions():
     choices = dict.fromkeys(rubric.output_criteria, "ash")
     verdict = verdict_of(case, None, valid=True, error=None, choices=choices, pair=MODELS[:2])
     with pytest.raises(RecordError, match="has choices"):
-        instruction(case, verdict, rubric, "strong")
+        instruction(case, verdict, rubric)

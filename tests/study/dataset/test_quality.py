@@ -26,10 +26,13 @@ def examples(first: int, number: int) -> list[Labelled]:
         steps.append(f"Step 3: {said[1]} This is {TONES[scores[0]]}.")
         cases[case.id] = case
         good.append(verdict_of(case, "strong", scores=scores, rationale="\n".join(steps)))
-    made = [(verdict, "high", "high") for verdict in good[:number]]
+    made = [
+        Labelled((cases[verdict.case_id], verdict), "high", "high") for verdict in good[:number]
+    ]
     for verdict in corrupt(good[number:], cases, seed=0):
-        made.append((verdict, "low", verdict.extra["corruption"]))
-    return [Labelled((cases[verdict.case_id], verdict), *about) for verdict, *about in made]
+        shown = (cases[verdict.case_id], verdict)
+        made.append(Labelled(shown, "low", verdict.extra["corruption"]))
+    return made
 
 
 SOME = examples(0, 75)

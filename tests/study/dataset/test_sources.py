@@ -66,16 +66,17 @@ def test_a_table_takes_any_columns():
 
 def test_ids_come_from_the_content_wherever_a_row_stands():
     rows = [WIKIDOC | {"input": f"{QUESTION} {number}"} for number in range(5)]
-    ids = {case.question: case.id for case in cases_of(*rows)}
-    assert {case.question: case.id for case in cases_of(*reversed(rows))} == ids
-    assert all(len(name) == len("set-") + 12 for name in ids.values())
-    assert cases_of({**rows[0], "output": "Other."})[0].id not in ids.values()
+    ids = [case.id for case in cases_of(*rows)]
+    assert [case.id for case in cases_of(*reversed(rows))] == ids[::-1]
+    assert {len(name) for name in ids} == {len("set-") + 12}
+    (other,) = cases_of(rows[0] | {"output": "Other."})
+    assert other.id not in ids
 
 
 def test_no_two_cases_have_one_id():
-    first, second = (case.id for case in cases_of(WIKIDOC, WIKIDOC))
-    assert second == f"{first}-2"
-    other = {**MEDTEXT, "Completion": "Something else."}
+    first, second = cases_of(WIKIDOC, WIKIDOC)
+    assert second.id == f"{first.id}-2"
+    other = MEDTEXT | {"Completion": "Something else."}
     ids = [case.id for case in cases_of(MEDTEXT, other, other, MEDTEXT)]
     assert ids == ["set-7/1-2", "set-7/1-2-2", "set-7/1-2-3", "set-7/1-2-4"]
     with pytest.raises(RecordError, match="f:2: the id 'c1' stands at f:1 already"):

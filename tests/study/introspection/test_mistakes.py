@@ -131,7 +131,7 @@ def test_every_training_case_must_be_judged(tmp_path):
     ("changes", "cases", "said"), ROWS["test_rows_that_do_not_fit_their_cases_are_refused"]
 )
 def test_rows_that_do_not_fit_their_cases_are_refused(changes, cases, said):
-    row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL, "strong")
+    row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL)
     known = {CASE.id: CASE}
     other = replace(CASE, question="Another question?")
     held = {"known": known, "none": {}, "changed": {CASE.id: other}}

@@ -6,13 +6,12 @@ The steps are: verify, measure lengths, label quality, assign to splits, compare
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.records import Case
+from automedeval.records import Case, JsonObject
 from automedeval.records.journal import arithmetic
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
@@ -88,13 +87,13 @@ class InstructionSet:
         """Return how many of these verdicts nobody rated."""
         return sum(self.judged.facts[key].failed is None for key in keys)
 
-    def rows(self, keys: Sequence[Key], step: str) -> list[dict[str, Any]]:
+    def rows(self, keys: Sequence[Key], step: str) -> list[JsonObject]:
         """Return the rows of these verdicts, see `instruction`; `step` names the progress bar."""
         rows = []
         for key in tqdm(keys, desc=step, unit="row"):
             fact = self.judged.facts[key]
-            rubric, (_, teacher), seed = self.rubrics[fact.verdict.rubric], key, self.plan.seed
-            rows.append(instruction(fact.case, fact.verdict, rubric, teacher, fact.quality, seed))
+            rubric = self.rubrics[fact.verdict.rubric]
+            rows.append(instruction(fact.case, fact.verdict, rubric, self.plan.seed))
         return rows
 
     def find_untrainable(self, limit: RowLimit | None) -> None:
@@ -112,7 +111,7 @@ class InstructionSet:
             return []
         return [fact for fact in self.judged.facts.values() if fact.quality is None]
 
-    def fit(self, classifier: QualityClassifier) -> dict[str, Any]:
+    def fit(self, classifier: QualityClassifier) -> JsonObject:
         """Fit a quality classifier; return its report.
 
         High are verdicts of the plan's first teacher; low are those that people called so, or in which physicians saw a fault,
@@ -144,14 +143,15 @@ class InstructionSet:
             window = facts[start : start + WINDOW]
             qualities = classifier.decide([fact.shown for fact in window])
             for fact, quality in zip(window, qualities):
-                fact.quality = quality
+                fact.verdict = replace(fact.verdict, quality=quality)
         self.report(f"quality: {len(facts):,} verdicts called high or low by the classifier")
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""
-        counts: Counter[str] = Counter()
-        for (_, teacher), fact in self.judged.facts.items():
-            counts[f"{teacher} {fact.quality or 'unknown'}"] += 1
+        verdicts = [fact.verdict for fact in self.judged.facts.values()]
+        counts = Counter(
+            f"{verdict.teacher} {verdict.quality or 'unknown'}" for verdict in verdicts
+        )
         self.report(f"quality: {counted(counts)}")
 
     def assign(self) -> Curriculum:
@@ -176,7 +176,7 @@ class InstructionSet:
         for split, keys in assignment.splits.items():
             assignment.splits[split] = [key for key in keys if key not in faults]
 
-    def write(self, assignment: Curriculum, folder: Path, limit: RowLimit | None) -> dict[str, Any]:
+    def write(self, assignment: Curriculum, folder: Path, limit: RowLimit | None) -> JsonObject:
         """Write the rows of every split; return the facts of `write_splits`."""
         rows = {split: self.rows(keys, split) for split, keys in assignment.splits.items()}
         return write_splits(folder, rows, limit)

@@ -12,6 +12,7 @@ from typing import Any
 from automedeval.records import (
     Case,
     CaseCriterion,
+    JsonObject,
     RecordError,
     Response,
     digest,
@@ -77,7 +78,7 @@ def meta_evaluation(row: dict) -> Case:
     return Case(name, _messages(row, "prompt"), (response,), criteria=criteria_of([criterion]))
 
 
-def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
+def physicians(row: dict, case: Case) -> tuple[JsonObject, ...]:
     """Return the labels that physicians gave in a record of HealthBench's meta-evaluation."""
     labels = take(row, "binary_labels", (list,))
     names = take(row, "anonymized_physician_ids", (list,))

@@ -20,6 +20,7 @@ from automedeval.study.dataset.folder import TEST
 
 QUALITIES = ("high", "low", "any")
 Key = tuple[str, str]  # (case id, teacher)
+Qualities = Mapping[Key, str | None]  # of verdicts; None is not known
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Part:
             file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
         return cls(name, Fraction(percent[1]) / 100, quality)
 
-    def accepted(self, verdicts: Mapping[Key, str | None]) -> list[str]:
+    def accepted(self, verdicts: Qualities) -> list[str]:
         """Return the cases that have a verdict for this part."""
         cases = []
         for (case, teacher), quality in verdicts.items():
@@ -160,13 +161,11 @@ def read_plan(path: str | Path) -> Plan:
     return Plan(str(path), test, teachers, stages, failed, seed)
 
 
-def assign(
-    plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collection[Key] = ()
-) -> Curriculum:
+def assign(plan: Plan, verdicts: Qualities, untrainable: Collection[Key] = ()) -> Curriculum:
     """Choose the test cases, one teacher's verdict for every other case, and the stage of each of these verdicts.
 
-    `verdicts` maps (case id, teacher) to a quality, None if unknown; only a test case may carry one of the `untrainable`.
-    RecordError if the plan asks for more verdicts than there are, or for a quality that is unknown.
+    Only a test case may carry one of the `untrainable`. RecordError if the plan asks for more verdicts than there are, or for a
+    quality that is unknown.
     """
     unknown = list(verdicts.values()).count(None)
     if unknown and plan.asks_quality:
@@ -198,7 +197,7 @@ def assign(
     return Curriculum(splits, lines)
 
 
-def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[dict[str, str], int]:
+def _choose_teachers(plan: Plan, verdicts: Qualities) -> tuple[dict[str, str], int]:
     """Return case → its teacher, and the number of cases that no teacher is left to take.
 
     A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
@@ -216,7 +215,7 @@ def _choose_teachers(plan: Plan, verdicts: Mapping[Key, str | None]) -> tuple[di
     return teacher_of, len(cases) - len(teacher_of)
 
 
-def _choose_stages(plan: Plan, verdicts: Mapping[Key, str | None]) -> dict[str, str]:
+def _choose_stages(plan: Plan, verdicts: Qualities) -> dict[str, str]:
     """Return case → its stage; `verdicts` has one of each case. Counts and shares take first, then the rest."""
     stage_of: dict[str, str] = {}
     parts = [(stage, part) for stage, parts in plan.stages.items() for part in parts]

@@ -19,6 +19,7 @@ import pyarrow.parquet
 from automedeval.models.tokenization import PromptEncoder, row_lengths
 from automedeval.records import (
     REFERENCE,
+    JsonObject,
     RecordError,
     digest,
     errors_at,
@@ -57,11 +58,11 @@ class Dataset:
     """A data set: the content of statistics.json, and the rows of each split in their order."""
 
     place: Path
-    statistics: dict[str, Any]
-    splits: dict[str, list[dict[str, Any]]]
+    statistics: JsonObject
+    splits: dict[str, list[JsonObject]]
 
     @property
-    def training(self) -> list[dict[str, Any]]:
+    def training(self) -> list[JsonObject]:
         """Return the rows of all splits but the test split."""
         return [row for name, rows in self.splits.items() if name != TEST for row in rows]
 
@@ -111,7 +112,7 @@ def dataset_folder(dataset: str) -> Path:
     return folder
 
 
-def read_statistics(place: str | Path) -> dict[str, Any]:
+def read_statistics(place: str | Path) -> JsonObject:
     """Return the content of a data set's statistics.json; its splits are in the order of training.
 
     RecordError if the file does not exist or cannot be read.
@@ -203,7 +204,7 @@ def row_faults(rows: Rows, limit: RowLimit | None, rubrics: Mapping[str, Rubric]
 
 def write_splits(
     folder: Path, splits: Mapping[str, Rows], limit: RowLimit | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Write the rows of each split, whose keys are SCHEMA's columns, to a parquet file; return what the card says of them.
 
     A split without rows is left out: `datasets` cannot read an empty file.
@@ -211,7 +212,7 @@ def write_splits(
     import pandas  # takes its time; comes with datasets
 
     frames = []
-    facts: dict[str, Any] = {}
+    facts: JsonObject = {}
     for name, rows in splits.items():
         if not rows:
             continue
@@ -240,7 +241,7 @@ def write_splits(
     }
 
 
-def _facts_of(rows: Rows, limit: RowLimit | None) -> dict[str, Any]:
+def _facts_of(rows: Rows, limit: RowLimit | None) -> JsonObject:
     """Return the number of some rows, their fingerprint and their lengths, which are None without a limit."""
     seen = hashlib.sha256()
     for row in rows:

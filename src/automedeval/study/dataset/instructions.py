@@ -6,24 +6,16 @@ TRL's prompt-completion data sets.
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
-from automedeval.records import Case, RecordError, Verdict, as_shown, digest
+from automedeval.records import Case, JsonObject, RecordError, Verdict, as_shown, digest
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, renamed
 
 
-def instruction(
-    case: Case,
-    verdict: Verdict,
-    rubric: Rubric,
-    teacher: str,
-    quality: str | None = None,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Return the row of one judged case; its keys are the columns of `folder.SCHEMA`.
+def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> JsonObject:
+    """Return the row of a teacher's verdict; its keys are the columns of `folder.SCHEMA`.
 
     If the verdict has no rationale, the prompt asks for scores alone. The seed decides, with the case's id, in which slot each
     response is shown. RecordError if the verdict does not fit the case or the rubric, or is not a score for each response.
@@ -36,18 +28,16 @@ def instruction(
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
     random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
-    shown_rationale = (
-        renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
-    )
-    reading = _reading(case, verdict, rubric, order, shown_rationale)
+    shown = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
+    reading = _reading(case, verdict, rubric, order, shown)
     texts = [case.responses[index].text for index in order]
     prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
     return {
         "prompt": prompt,
         "case_id": case.id,
-        "teacher": teacher,
+        "teacher": verdict.teacher,
         "judge": verdict.judge,
-        "quality": quality,
+        "quality": verdict.quality,
         "rubric": rubric.name,
         "order": order,
         "models": case.models,

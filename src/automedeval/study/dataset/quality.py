@@ -25,7 +25,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.svm import SVC
 
-from automedeval.records import Case, RecordError, Verdict, foreign_errors_at, question_text
+from automedeval.records import (
+    Case,
+    JsonObject,
+    RecordError,
+    Verdict,
+    foreign_errors_at,
+    question_text,
+)
 from automedeval.rubrics.rationale import split_steps
 from automedeval.stats import bootstrap
 from automedeval.study.dataset.corruption import corrupt
@@ -74,7 +81,7 @@ class QualityClassifier:
     def __init__(self, embed: "Encoder"):
         self.embed = embed
 
-    def fit(self, examples: Sequence[Labelled], seed: int) -> dict[str, Any]:
+    def fit(self, examples: Sequence[Labelled], seed: int) -> JsonObject:
         """Train on four of five verdicts, and measure on the others, on other cases; `seed` draws the folds.
 
         Args:
@@ -285,7 +292,7 @@ def _counts(examples: Sequence[Labelled]) -> dict[str, int]:
     return {"cases": len(set(_cases_of(examples))), **qualities}
 
 
-def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> dict[str, Any]:
+def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> JsonObject:
     """Return the accuracy of decisions with its interval over cases, and how many were right of each kind."""
     hits = [quality == example.quality for example, quality in zip(held_out, decided)]
     kinds: dict[str, dict[str, int]] = {}

@@ -91,13 +91,13 @@ def response_prompt(case: Case, name: str) -> Prompt:
     return Prompt(question_messages(case), run=run, label=label)
 
 
-def set_up(chat: Any, local: bool) -> str:
+def set_up(chat: Any) -> str:
     """Set a chat's sampling for a candidate; return twelve hexadecimal digits over everything that changes its answers.
 
     With a chat template from a file, an answer ends where it begins another question, which a base model goes on to write.
     """
     settings = [chat.fingerprint, None]
-    if local:
+    if chat.batched:  # a checkpoint, no endpoint
         chat.top_k = TOP_K
         if read_template(chat.chat_template_path):
             chat.stop = next_turn(chat.tokenizer)
@@ -135,7 +135,7 @@ def format_file(path: str | None, model: str, name: str) -> str | None:
 
 
 def respond(
-    chat: Any, name: str, settings: str, cases: Sequence[Case], done: set[str]
+    chat: Any, name: str, settings: str, cases: Sequence[Case], done: Collection[str]
 ) -> Iterator[Generated]:
     """Answer one window of cases but for those that are done; yield responses as they come.
 
@@ -159,12 +159,11 @@ def respond(
         )  # fmt: skip
 
 
-def answer_missing(chat: Any, cases: Sequence[Case], log: Log) -> None:
-    """Have a candidate answer the cases without a response, together with the other processes; append every answer as it comes.
+def answer_missing(chat: Any, cases: Sequence[Case], log: Log, done: Collection[str]) -> None:
+    """Have a candidate answer the cases that are not done, together with the other processes; append every answer as it comes.
 
     The processes take windows of WINDOW cases, which are batched together, in turn; which cases are in one does not depend on
-    the number of processes. RecordError if a question is too long, was not answered for a reason of its own, or has changed
-    since it was answered.
+    the number of processes. RecordError if a question is too long, or was not answered for a reason of its own.
     """
     (name,), processes = log.author, log.processes
     chat.set_date(run_date(log.run_file))
@@ -177,7 +176,6 @@ def answer_missing(chat: Any, cases: Sequence[Case], log: Log) -> None:
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
             )
-    done = set(answered(log, cases))
     processes.wait()  # until every process has checked its share
     windows = [cases[start : start + WINDOW] for start in range(0, len(cases), WINDOW)]
     answers = (respond(chat, name, log.settings, part, done) for part in windows[own])

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from automedeval.records import Case, RecordError, errors_at, question_text
+from automedeval.records import Case, JsonObject, RecordError, errors_at, question_text
 from automedeval.records.cases import Table
 from automedeval.records.rows import filled
 from automedeval.records.tables import packaged
@@ -36,7 +36,7 @@ class SourceRow(NamedTuple):
     place: str
     case: Case
     own_id: bool = False
-    labels: tuple[dict[str, Any], ...] = ()
+    labels: tuple[JsonObject, ...] = ()
 
 
 class Layout(NamedTuple):

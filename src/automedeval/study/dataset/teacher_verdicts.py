@@ -8,6 +8,7 @@ from typing import Any
 
 from automedeval.records import (
     Case,
+    JsonObject,
     RecordError,
     Verdict,
     as_shown,
@@ -24,7 +25,7 @@ Key = tuple[str, str]  # (case id, teacher)
 
 @dataclass(slots=True)
 class JudgedCase:
-    """A case, one teacher's verdict on it, the verdict's digest as it was read, and its quality, None if unknown.
+    """A case, one teacher's verdict on it, and the verdict's digest as it was read.
 
     `failed` are the criteria that it fails by the physicians' ratings, None if nobody rated it.
     """
@@ -32,8 +33,11 @@ class JudgedCase:
     case: Case
     verdict: Verdict
     digest: str
-    quality: str | None
     failed: tuple[str, ...] | None = None
+
+    @property
+    def quality(self) -> str | None:
+        return self.verdict.quality
 
     @property
     def rated(self) -> tuple[str, str, str]:
@@ -57,7 +61,7 @@ class JudgedCases:
     def __init__(self) -> None:
         self.cases: dict[str, Case] = {}
         self.facts: dict[Key, JudgedCase] = {}
-        self.dropped: list[dict[str, Any]] = []
+        self.dropped: list[JsonObject] = []
 
     def read(
         self,
@@ -96,35 +100,33 @@ class JudgedCases:
 
     def _take(self, verdict: Verdict, rubrics: Sequence[str]) -> None:
         """Keep a verdict as a fact on its case, or reject it; RecordError if somebody has to mend it."""
-        teacher, quality = verdict.teacher, verdict.quality
-        if teacher is None:
+        if verdict.teacher is None:
             raise RecordError("'teacher' is missing; instructions are built from teacher verdicts")
-        key = (verdict.case_id, teacher)
+        key = (verdict.case_id, verdict.teacher)
         case = self.cases.get(verdict.case_id)
         if case is None or not verdict.valid:
-            return self._drop(key, verdict.judge, "invalid" if case else "of no case here")
+            return self._drop(verdict, "invalid" if case else "of no case here")
         if verdict.rubric not in rubrics:
             known = ", ".join(rubrics)
             raise RecordError(
                 f"no rubric {verdict.rubric!r} among {known}; give yours with --rubrics"
             )
         if key in self.facts:
-            raise RecordError(f"a second verdict of the teacher {teacher!r} on case {case.id!r}")
-        if quality not in (None, "high", "low"):
-            raise RecordError(f"'quality' must be high, low or null, not {quality!r}")
+            raise RecordError(f"a second verdict of the teacher {key[1]!r} on case {case.id!r}")
+        if verdict.quality not in (None, "high", "low"):
+            raise RecordError(f"'quality' must be high, low or null, not {verdict.quality!r}")
         # What no instruction uses is most of a teacher's record.
         extra = {name: value for name, value in verdict.extra.items() if name != "transcript"}
         slim = replace(verdict, raw="", knowledge=None, extra=extra)
-        self.facts[key] = JudgedCase(case, slim, verdict.digest, quality)
+        self.facts[key] = JudgedCase(case, slim, verdict.digest)
 
     def reject(self, what: str, faults: Mapping[Key, str], number: int | None = None) -> str:
         """Reject the verdicts that have a fault; return the line that reports it of all verdicts, or of a `number` of them."""
         number = len(self.facts) if number is None else number
         for key, fault in faults.items():
-            self._drop(key, self.facts.pop(key).verdict.judge, fault)
+            self._drop(self.facts.pop(key).verdict, fault)
         return arithmetic(what, number, Counter(faults.values()))
 
-    def _drop(self, key: Key, judge: str, reason: str) -> None:
-        case_id, teacher = key
-        record = {"case_id": case_id, "teacher": teacher, "judge": judge, "reason": reason}
-        self.dropped.append(record)
+    def _drop(self, verdict: Verdict, reason: str) -> None:
+        about = {name: getattr(verdict, name) for name in ("case_id", "teacher", "judge")}
+        self.dropped.append(about | {"reason": reason})

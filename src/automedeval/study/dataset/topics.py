@@ -1,18 +1,17 @@
 """Fit topics to questions and references by latent Dirichlet allocation (paper Appendix A, Fig. 7)."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, patient_question
+from automedeval.records import Case, JsonObject, patient_question
 
 # Paper: six groups of topics are named: disease, medicine, diagnostics, treatment, prevention measures, medical books.
 TOPICS = 6
 WORDS = 10
 
 
-def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[dict[str, Any]]:
+def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[JsonObject]:
     """Fit topics to the cases' questions and references; each has its most probable "words" and its "share" of the text.
 
     The largest comes first. There is none if there are fewer than two cases a topic, or no words of three letters or more that
