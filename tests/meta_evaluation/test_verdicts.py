@@ -2,24 +2,25 @@
 
 from dataclasses import replace
 
-from doubles.agreement_study import case_of, pair_verdict, write
+from doubles.agreement_study import case_of
 
+from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.verdict_files import read_verdicts
-from automedeval.records import Case
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.stats.agreement import CHOICES
 
+NAMES = ("correctness", "harmfulness")
 
-def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path):
-    case, verdicts = case_of("c", "Why?", {"a": "one", "b": "two"}), []
+
+def test_contested_choices_are_the_neutral_one_of_their_criterion():
+    cases = Cases([Case.from_dict(case_of("c", "Why?", {"a": "one", "b": "two"}))], "cases.jsonl")
+    rubric, verdicts = read_rubric("medical_pairwise"), []
     for order, choice in (((0, 1), "a"), ((1, 0), "b")):
-        both = {"correctness": choice, "harmfulness": choice}
-        verdicts.append(pair_verdict(case, *order, "judge", **both))
-    file = str(write(tmp_path / "verdicts.jsonl", verdicts))
-    (judge,), _ = read_verdicts([file], Cases([Case.from_dict(case)], "cases.jsonl"))
-    assert [CHOICES[judge.choice(name)[0]] for name in both] == ["tie", "tie"]
-    criteria = judge.rubric.criteria
-    harmless = [replace(each, neutral="neither") for each in criteria if each.polarity == "worse"]
-    others = [each for each in criteria if each.polarity != "worse"]
-    judge.rubric = replace(judge.rubric, criteria=(*others, *harmless))
-    assert [CHOICES[judge.choice(name)[0]] for name in both] == ["tie", "neither"]
+        choices = dict.fromkeys(NAMES, choice)
+        verdicts.append(Verdict("c", "judge", rubric.name, order, valid=True, choices=choices))
+    criteria = {criterion.name: criterion for criterion in rubric.criteria}
+    criteria["harmfulness"] = replace(criteria["harmfulness"], neutral="neither")
+    other = replace(rubric, criteria=tuple(criteria.values()))
+    for by, wanted in ((rubric, ["tie", "tie"]), (other, ["tie", "neither"])):
+        judge = VerdictTable(cases, verdicts, by)
+        assert [CHOICES[judge.choice(name)[0]] for name in NAMES] == wanted

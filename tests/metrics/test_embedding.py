@@ -41,28 +41,34 @@ def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss():
     )
 
 
-def test_the_nearest_piece_counts_and_every_text_is_encoded_once():
+FAR = " ".join(["b"] * 100)
+TALK = [
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": "b"},
+    {"role": "user", "content": "c"},
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "answers", "cosines"),
+    [
+        ("a a", (f"{FAR} a a", FAR, "a a b"), [1, 0, 2 / 5**0.5]),
+        (f"{FAR} c", ("c", "a c"), [1, 0.5**0.5]),  # longer than a piece
+        (TALK, ("a", "b"), [0.5**0.5, 0]),
+    ],
+)
+def test_the_nearest_piece_counts(question, answers, cosines):
+    scores = nearest_pieces([case(question, *answers, reference=f"{FAR} a")], Letters())
+    assert scores[QUESTION] == pytest.approx(cosines, abs=1e-6)
+
+
+def test_the_nearest_piece_of_a_reference_counts_and_every_text_is_encoded_once():
     encoder, done = Letters(), []
-    far = " ".join(["b"] * 100)
-    scores = nearest_pieces(
-        [case("a a", f"{far} a a", far, "a a b"), case("a a", far)], encoder, on_batch=done.append
-    )
-    near = 2 / 5**0.5
-    assert scores[QUESTION].tolist() == pytest.approx([1, 0, near, 0], abs=1e-6)
+    cases = [case("a a", "c", "a c", reference=f"{FAR} a"), case("a a", FAR)]
+    scores = nearest_pieces(cases, encoder, on_batch=done.append)
+    wanted = pytest.approx([0, 0.5**0.5, np.nan], abs=1e-6, nan_ok=True)
+    assert scores[REFERENCE] == wanted
     assert len(encoder.seen) == len(set(encoder.seen)) == sum(done)
-    assert np.isnan(scores[REFERENCE]).all()
-    # Of a question and a reference that are longer than a piece, the nearest piece counts too.
-    long = nearest_pieces([case(f"{far} c", "c", "a c", reference=f"{far} a")], encoder)
-    assert long[QUESTION].tolist() == pytest.approx([1, 0.5**0.5], abs=1e-6)
-    assert long[REFERENCE].tolist() == pytest.approx([0, 0.5**0.5], abs=1e-6)
-    talk = [
-        {"role": "user", "content": "a"},
-        {"role": "assistant", "content": "b"},
-        {"role": "user", "content": "c"},
-    ]
-    assert nearest_pieces([case(talk, "a", "b")], encoder)[QUESTION].tolist() == pytest.approx(
-        [0.5**0.5, 0], abs=1e-6
-    )
 
 
 def test_a_text_without_words_has_no_score():
