@@ -107,20 +107,22 @@ def test_verdicts_that_do_not_fit_are_refused(judged, changes, said):
 
 
 def test_every_training_case_must_be_judged(tmp_path):
-    cases = [case_of(at) for at in (4, 5)]
-    others = [recorded_of(case, (1, 2, 3)) for case in cases]
-    file = str(write(tmp_path / "verdicts.jsonl", [verdict_of(CASE, (4, 2, 5))]))
+    def file(name, *verdicts):
+        return str(write(tmp_path / f"{name}.jsonl", verdicts))
+
+    others = [recorded_of(case_of(number), (1, 2, 3)) for number in (4, 5)]
     rows = [RECORDED, *others]
-    with pytest.raises(RecordError, match="2 of the 3 training cases are not judged"):
-        read_judges([file], rows)
-    # Of several judges each judged what it was not trained on.
+    first = verdict_of(CASE, (4, 2, 5))
     made = [verdict_of(row.case, (1, 2, 3), "other") for row in others]
-    apart = str(write(tmp_path / "apart.jsonl", made))
-    both = read_judges([file, apart], rows)
+    part, apart = file("part", first), file("apart", *made)
+    with pytest.raises(RecordError, match="2 of the 3 training cases are not judged"):
+        read_judges([part], rows)
+    # Of several judges each judged what it was not trained on.
+    both = read_judges([part, apart], rows)
     assert [verdict.judge for verdict in both.values()] == ["judge", "other", "other"]
-    for every, count in ((False, 0), (True, 3)):
-        assert len(find_mistakes(rows, both, every)[0]) == count
-    mixed = str(write(tmp_path / "mixed.jsonl", [verdict_of(CASE, (4, 2, 5)), *made]))
+    assert find_mistakes(rows, both)[0] == []
+    assert len(find_mistakes(rows, both, every=True)[0]) == 3
+    mixed = file("mixed", first, *made)
     with pytest.raises(RecordError, match=r"one judge, .* there are judge \(s1\), other \(s1\)"):
         read_judges([mixed], rows)
     with pytest.raises(RecordError, match=r"apart.jsonl:1: a second verdict on case 'case-4'"):

@@ -40,8 +40,8 @@ class RoundArguments(TableArguments):
     rubrics: list[str] = option("YAML files of your own rubrics", [])
 
     def __post_init__(self) -> None:
-        for name in ("cases", "rubrics"):
-            setattr(self, name, comma_list(getattr(self, name)))
+        self.cases = comma_list(self.cases)
+        self.rubrics = comma_list(self.rubrics)
         if Path(self.output).resolve() == Path(self.dataset).resolve():
             raise RecordError(
                 f"--output {self.output}: a round needs another folder than its data set"
