@@ -50,14 +50,17 @@ WAYS: dict[str, dict[str, tuple]] = {
     "text": {"text": (str,)},
     "pairs": {"pairs": (list,)},
     "pattern": {
-        **dict.fromkeys(("pattern", "replace", "unless", "unless_before"), TEXT),
+        **dict.fromkeys(("pattern", "unless", "unless_before", "replace"), TEXT),
         "multiply": NUMBER,
         "drop": (str, None, ("sentence",)),
     },
     "rules": {"rules": (list,), "fewest": (int, 1)},
 }
 NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question", "criteria"}
-KNOWN = "; the names are in audit/templates/basics.yaml, and a dollar is written $$"
+PATTERNS = {"pattern", "unless", "unless_before"}
+# What makes an edit impossible: no regular expression, a name that is not known, a lone $, no list of two.
+FAULTS = (re.error, LookupError, TypeError, ValueError)
+FORMAT = "; audit/templates/basics.yaml says how an edit is written"
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Edit:
             return []
         change = self._without_facts if self.drop else self._with_another_fact
         changed = reword(text, self.fewest, self.rules) if self.rules else change(text)
-        return [] if changed in (None, text) else [changed]
+        return [changed] if changed and changed != text else []
 
     def _without_facts(self, text: str) -> str | None:
         sentences = sentences_of(text)
@@ -211,42 +214,32 @@ def _edit(at: YamlFile, kind: str, entry: Any, also: JsonObject) -> Edit:
         has = ", ".join(ways) or "none"
         at.fail("the edit", f"needs one of {', '.join(WAYS)}, has {has}")
     way = ways[0]
-    if isinstance(entry[way], list) and way == "pattern":
+    if way == "pattern" and isinstance(entry[way], list):
         entry = entry | {way: "".join(map(str, entry[way]))}
     values = at.values(entry, COMMON | WAYS[way])
     values["name"] = values["name"] or kind
-    for reason, pattern in values["skip"].items():
-        values["skip"] = values["skip"] | {reason: _pattern(at, f"skip: {reason}", pattern)}
     if way == "pattern":
-        _read_pattern(at, values, also)
-    for two in values[way] if way in ("pairs", "rules") else ():
-        if not isinstance(two, list) or [type(text) for text in two] != [str, str]:
-            at.fail(way, f"must be a list of two texts each, not {two!r}")
-    if way == "rules":
-        values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values["rules"]]
-    for text in (values.get("text", ""), *chain.from_iterable(values.get("pairs", ()))):
-        place = f"{at.place}: {way}: {text!r}"
-        with foreign_errors_at(place, LookupError, ValueError, advice=KNOWN):
+        is_changed = values["replace"] is not None or values["multiply"] is not None
+        if is_changed == bool(values["drop"]):
+            at.fail(way, "needs replace, multiply or both, or else drop: sentence")
+        for key in also:
+            values[key] = "|".join(filter(None, (also[key], values[key]))) or None
+    with foreign_errors_at(f"{at.place}: {way}", *FAULTS, advice=FORMAT):
+        skip = values["skip"].items()
+        values["skip"] = {reason: _compiled(pattern) for reason, pattern in skip}
+        values["rules"] = [(_compiled(old), str(new)) for old, new in values.get("rules", ())]
+        values["pairs"] = [(first, second) for first, second in values.get("pairs", ())]
+        for key in PATTERNS & values.keys():
+            values[key] = None if values[key] is None else _compiled(values[key])
+        for text in (values.get("text", ""), *chain.from_iterable(values["pairs"])):
             fill(text, "", dict.fromkeys(NAMES, ""))
+    if values.get("multiply") is not None and not values["pattern"].groups:
+        at.fail("multiply", "the pattern needs a group around the number")
     return Edit(kind, **values)
 
 
-def _read_pattern(at: YamlFile, values: JsonObject, also: JsonObject) -> None:
-    """Read the patterns of an edit in the place of their texts, and check what goes with them."""
-    is_changed = values["replace"] is not None or values["multiply"] is not None
-    if is_changed == bool(values["drop"]):
-        needed = "a pattern needs replace, multiply or both, or else drop: sentence"
-        at.fail(values["name"], needed)
-    for key in ("pattern", "unless", "unless_before"):
-        parts = [text for text in (also.get(key), values[key]) if text is not None]
-        values[key] = _pattern(at, key, "|".join(parts)) if parts else None
-    if values["multiply"] is not None and not values["pattern"].groups:
-        at.fail("multiply", "the pattern needs a group around the number")
-
-
-def _pattern(at: YamlFile, key: str, text: Any) -> re.Pattern:
-    with foreign_errors_at(f"{at.place}: {key}: not a regular expression", re.error, TypeError):
-        return re.compile(text, re.I)
+def _compiled(pattern: str) -> re.Pattern:
+    return re.compile(pattern, re.I)
 
 
 def fill(template: str, text: str, names: Mapping[str, object] | None = None) -> str:

@@ -149,7 +149,8 @@ class _CasePlan:
             subject = f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"
             self.planner.left_out[subject][answer.request.case.id] = reason
             return
-        case, target = answer.request.case, None
+        case = answer.request.case
+        target: int | None = None
         if self.perturbation.changes == "question":
             asked = (
                 case.question if isinstance(case.question, str) else case.question[-1]["content"]
@@ -200,8 +201,8 @@ class _CasePlan:
         if self.planner.apart and len(cases) == 1 and at is not None:
             slots = tuple(sorted({at, at if other is None else other}))
         sides = [replace(clean, case=_named(case, note), slots=slots) for case in cases]
-        before = sides[0] if len(sides) == 2 else clean
-        return Trial(self.perturbation, kind, edit, clean, before, sides[-1], at, other)
+        before, after = [clean, *sides][-2:]
+        return Trial(self.perturbation, kind, edit, clean, before, after, at, other)
 
 
 def _named(case: Case, note: dict[str, str]) -> Case:

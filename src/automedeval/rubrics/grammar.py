@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import product
 from typing import Any, NamedTuple
 
 from automedeval.models.base import Free, Part, Slot
@@ -56,13 +57,14 @@ def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: 
     text_mark, number_mark = "\ue001", "\ue000"
     value_key, choices_key, rationale_key = map(rubric.key, ("value", "choices", "rationale"))
     mark = number_mark if rubric.scale else text_mark
-    answer = dict.fromkeys(rubric.output_criteria, {value_key: mark} if value_key else mark)
+    value: Any = {value_key: mark} if value_key else mark
+    answer = dict.fromkeys(rubric.output_criteria, value)
     held: list[Part] = [
         Slot(name, values or tuple(rubric.labels(name).values())) for name in answer
     ]
     if rubric.scores_criteria:
         names = _slot_names(rubric, slots)
-        held = [Slot(f"{slot}, {name}", values) for slot in names for name in answer]
+        held = [Slot(f"{slot}, {name}", values) for slot, name in product(names, answer)]
         answer = dict.fromkeys(names, answer)
     if choices_key:
         answer = {choices_key: answer}

@@ -177,11 +177,10 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
         new = sorted(map(name, members))
         if new == members:
             return match[0]
-        if len(new) == 1:
-            return str(new[0])
-        if new == list(range(new[0], new[-1] + 1)):
+        if len(new) > 1 and new == list(range(new[0], new[-1] + 1)):
             return f"{new[0]}{match[2]}{new[-1]}"
-        return ", ".join(map(str, new[:-1])) + f" and {new[-1]}"
+        *others, end = map(str, new)
+        return f"{', '.join(others)} and {end}" if others else end
 
     def names(match: re.Match) -> str:
         last = match[0].split()[-1]

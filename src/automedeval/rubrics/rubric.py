@@ -294,14 +294,11 @@ class _Reader(YamlFile):
             keys["scale"], keys["anchors"] = self.scale(keys["scale"])
         keys |= {"inputs": tuple(keys["inputs"]), "examples": tuple(keys["examples"])}
         template_text = self.template(keys["template"], beside)
-        reaching_judge = {
-            key: value for key, value in content.items() if key not in ("title", "source")
-        }
-        answered = content["output"]
-        reaching_judge["output"] = {key: answered[key] for key in answered if key != "trained"}
-        if "score_key" in answered:  # the judge writes its fields in their order
-            reaching_judge["fields"] = list(reaching_judge["output"])
-        fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
+        shown = {key: content[key] for key in content.keys() - {"title", "source"}}
+        shown["output"] = {key: keys["output"][key] for key in keys["output"] if key != "trained"}
+        if "score_key" in shown["output"]:  # the judge writes its fields in their order
+            shown["fields"] = list(shown["output"])
+        fingerprint = digest([shown, template_text], sort_keys=True, default=str)
         rubric = Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
         self.check_names(rubric)
         self.check_answers(rubric)
@@ -311,10 +308,8 @@ class _Reader(YamlFile):
     def check_names(self, rubric: Rubric) -> None:
         """Fail unless the rubric has criteria, a checklist none, and its order names each of them once."""
         names = [criterion.name for criterion in rubric.criteria]
-        if rubric.mode == "checklist" and names:
-            self.fail("criteria", "a checklist has none: each case has its own")
-        if rubric.mode != "checklist" and not names:
-            self.fail("criteria", "needs at least one criterion")
+        if (rubric.mode == "checklist") == bool(names):
+            self.fail("criteria", "needs at least one criterion, and of a checklist none")
         if sorted(map(str, rubric.output.get("order", names))) != sorted(names):
             self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
 
