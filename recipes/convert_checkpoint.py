@@ -84,7 +84,7 @@ def convert(model: str, scratch: Path) -> str:
         raise RecordError(
             f"{source}: no {PICKLES}; {'it has safetensors already' if converted else 'there are no weights'}"
         )
-    architecture = (read_json(source / "config.json", others=True).get("architectures") or [""])[0]
+    architecture = (read_json(source / "config.json").get("architectures") or [""])[0]
     # of 2023 some are written LLaMA…, which is no class of today's
     other = "AutoModelForCausalLM" if architecture.endswith("ForCausalLM") else "AutoModel"
     network = getattr(transformers, architecture or other, None) or getattr(transformers, other)
@@ -123,11 +123,11 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
     """
     if other is None and not any(folder.glob("tokenizer*")) and not any(folder.glob("vocab*")):
         return  # as the checkpoint had none
-    config, old = read_json(folder / "config.json", others=True), folder / "tokenizer.model"
+    config, old = read_json(folder / "config.json"), folder / "tokenizer.model"
     missing = not (folder / "tokenizer.json").exists()
     alone = old.exists() and missing
     for file in (folder / "tokenizer_config.json", folder / "special_tokens_map.json"):
-        content = read_json(file, others=True) if file.exists() else {}
+        content = read_json(file) if file.exists() else {}
         content = {
             key: value for key, value in content.items() if value != ""
         }  # blank tokens end in a RecursionError

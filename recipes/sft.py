@@ -154,7 +154,7 @@ def complete_adapter(output: Path, base: Path) -> None:
     for config in base.glob("*config.json"):
         if not (output / config.name).exists():
             shutil.copyfile(config, output / config.name)
-    settings = read_json(file, others=True)
+    settings = read_json(file)
     if isinstance(settings["target_modules"], list):
         settings["target_modules"].sort()
         write_json(file, settings)

@@ -53,7 +53,7 @@ def test_a_completion_is_read_as_the_answers_of_files_are():
 
 
 def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told():
-    with pytest.raises(RecordError, match="the reference is 'B', the letter of a choice"):
+    with pytest.raises(RecordError, match="the reference is 'B': write what an answer should say"):
         JudgeReward(WordJudge())(["p"] * 2, ["Rest.", "B"], reference=["B"] * 2)
     judge = load_judge("baseline:longer text")
     with pytest.warns(UserWarning, match="does not read the reference"):

@@ -281,7 +281,7 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
     for change in ({"seed": 1}, {"temperature": 1}, {"max_new_tokens": 13}):
         failed(run(**change), OTHER)
     questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
-    failed(run(), "the question of case")
+    failed(run(), "the texts of case")
 
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])

@@ -108,7 +108,7 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     rows = [[each, f"{each} 2"] for each in QUESTIONS]
     rows[2][1] = "Sixty to a hundred."
     table(Path("v2.csv"), rows)
-    says = ("1 of 4 texts changed: judged anew", "4 verdicts (1 new)")
+    says = ("1 of 4 texts changed: asked anew", "4 verdicts (1 new)")
     after = run(*first, says=says)[second]
     assert [each for each in after if each not in before] == [after[-1]]
     assert read(Path(f"verdicts/{second}/replaced-verdicts.jsonl")) == [before[2]]

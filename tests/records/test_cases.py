@@ -1,5 +1,7 @@
 """Tables of answers as people have them: the same cases come out of each, and what is unclear is asked in one line."""
 
+import re
+
 import openpyxl
 import pandas
 import pytest
@@ -29,8 +31,6 @@ def test_ids_are_of_the_question_alone(tmp_path):
     others = read_rows(tmp_path, more, blank="skip")
     ids = {case.question: case.id for case in cases}
     assert ids == {case.question: case.id for case in others}
-    first, *again = read_rows(tmp_path, [WIDE[0], WIDE[0] | {"larch-7b": "Other."}, WIDE[0]])
-    assert [case.id for case in again] == [f"{first.id}-2", f"{first.id}-3"]
 
 
 def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp_path):
@@ -63,7 +63,7 @@ def test_a_reference_is_a_text(tmp_path, why, cell):
         (case,) = read_rows(tmp_path, rows)
         assert case.reference == cell
     else:
-        with refused(tmp_path / "a.csv", f"the reference is {cell!r}, {why}: "):
+        with refused(tmp_path / "a.csv", f"the reference is {cell!r}: "):
             read_rows(tmp_path, rows)
 
 
@@ -88,7 +88,7 @@ def test_a_table_may_be_so(tmp_path, name, text, options, read):
     cases = []
     for case in read_cases(tmp_path / name, **options):
         answers = {response.model: response.text for response in case.responses}
-        cases.append([case.id.partition("-")[0], case.question, case.reference, answers])
+        cases.append([re.sub("[0-9a-f]{6}", "*", case.id), case.question, case.reference, answers])
     assert cases == read
 
 

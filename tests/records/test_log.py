@@ -66,7 +66,7 @@ def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path):
     cases = [Case(name, "Q?", (), extra={"row": at}) for at, name in enumerate(digests, 1)]
     with log:
         (note,) = log.notes(cases)
-        assert note.startswith("1 of 3 texts changed: judged anew")
+        assert note.startswith("1 of 3 texts changed: asked anew")
         assert log.done(log.renewed) == left
     assert ids(tmp_path) == ["c0", "c2", "c1"], "another judge's verdict stays"
     (moved,) = read_records(log.replaced_file, Verdict)

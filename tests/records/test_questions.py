@@ -18,8 +18,8 @@ CALLER = [{"role": "clinic", "content": "Hello!"}, {"role": "caller", "content":
 SAME = {"user": [USER], "system": [SYSTEM, USER], "greeting": [HELLO, USER], "others": CALLER}
 
 
-def case(question, text, **more):
-    return {"id": "one", "question": question, "responses": [{"model": "m", "text": text}], **more}
+def case(question, text):
+    return {"id": "one", "question": question, "responses": [{"model": "m", "text": text}]}
 
 
 @pytest.mark.parametrize("question", SAME.values(), ids=SAME)

@@ -169,5 +169,5 @@ def test_a_question_that_two_cases_ask_needs_an_id(tmp_path):
     file = tmp_path / "r.csv"
     file.write_text("question,model,rater,score\nQ?,m1,ann,4\n")
     twice = [Case(name, "Q?", CASES[0].responses) for name in ("k1", "k2")]
-    with refused(f"{file}:2: the cases 'k1', 'k2' ask this question; give case_id"):
+    with refused(f"{file}:2: 2 cases ask this question; give case_id"):
         read_ratings(str(file), Cases(twice, "cases.jsonl"))

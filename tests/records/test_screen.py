@@ -61,10 +61,9 @@ COMMANDS = ROWS["test_no_command_prints_what_steers_a_terminal"]
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_prints_what_steers_a_terminal(hostile_files, tmp_path, monkeypatch, name):
     values = {"NAME": f"n{ESC}", "FIRST": MODELS[0], "LONGER": "baseline:longer text"}
-    words = [values.get(word, word) for word in COMMANDS[name].split()]
+    values["OUT"] = tmp_path / "out"
     monkeypatch.chdir(hostile_files)
-    output = [] if "--output" in words else ["--output", tmp_path / "out"]
-    done = run_command(*words, *output, *(["--resamples", 100] if words[0] == "report" else []))
+    done = run_command(*[values.get(word, word) for word in COMMANDS[name].split()])
     assert done.returncode == (1 if name == "an error" else 0), done.stderr
     said = done.stdout + (done.stderr if name == "an error" else "")
     steering = {unicodedata.category(letter) for letter in said.replace("\n", "")}

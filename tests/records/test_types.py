@@ -123,16 +123,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    path = tmp_path / "cases.jsonl"
-    with open(path, "w", encoding="utf-8") as stream:
-        for number in range(400):
-            stream.write(json.dumps(CASE | {"id": str(number), "reference": "x" * 20_000}) + "\n")
+    about = CASE | {"reference": "x" * 20_000}
+    path = write(tmp_path / "cases.jsonl", [about | {"id": str(at)} for at in range(400)])
     tracemalloc.start()
-    try:
-        assert sum(1 for _ in read_cases(path)) == 400
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    count = sum(1 for _ in read_cases(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 400
     assert path.stat().st_size > 8_000_000
     assert peak < 1_000_000
 

@@ -19,7 +19,7 @@ KEPT = ("identity", "versions", "device", "precision", "seconds")
 def training(checkpoint: Path) -> dict[str, Any]:
     """Return what a finished stage says of its rows and its settings, and its losses."""
     record: Any = read_record(checkpoint)
-    state = read_json(checkpoint / "training" / "trainer_state.json", others=True)
+    state = read_json(checkpoint / "training" / "trainer_state.json")
     updates = [line for line in state["log_history"] if "loss" in line]
     losses = [{name: line[name] for name in CURVE} for line in updates]
     places = [stage | {"dataset": Path(stage["dataset"]).name} for stage in record["history"]]
@@ -45,7 +45,7 @@ def main(output: Path, folder: Path) -> None:
         for judge, cases in judges.items():
             write_lines(place / f"{judge.replace(':', '-')}.jsonl", cases.values())
     if (precision := output / "precision.json").exists():
-        write_json(folder / "precision.json", read_json(precision, others=True))
+        write_json(folder / "precision.json", read_json(precision))
 
 
 if __name__ == "__main__":

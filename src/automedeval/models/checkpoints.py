@@ -57,7 +57,7 @@ def read_record(checkpoint: str | Path) -> JsonObject | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
     file = Path(checkpoint) / "training" / "record.json"
     # The loss of a training that diverged is NaN.
-    return read_json(file, others=True) if file.exists() else None
+    return read_json(file) if file.exists() else None
 
 
 def read_history(checkpoint: str | Path) -> list[Stage]:
@@ -104,7 +104,7 @@ def base_of(folder: Path) -> Path:
     file = folder / "adapter_config.json"
     if not file.is_file() or not (folder / "config.json").is_file():
         return folder
-    config = read_json(file, others=True)
+    config = read_json(file)
     base, revision = config["base_model_name_or_path"], config.get("revision")
     return checkpoint_folder(f"{base}@{revision}" if revision else base)
 

@@ -224,7 +224,7 @@ def _check_modules(model: str, folder: Path) -> None:
             f"{model} has no modules.json, which says how tokens are pooled: name an encoder that has one"
         )
     with foreign_errors_at(f"{file}: not a list of modules with a type", KeyError, TypeError):
-        kinds = [str(module["type"]) for module in read_json(file, others=True)]
+        kinds = [str(module["type"]) for module in read_json(file)]
     if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
         raise RecordError(
             f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run"

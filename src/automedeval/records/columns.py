@@ -371,13 +371,9 @@ def fault_of_reference(cell: Any) -> str | None:
     if not isinstance(cell, str) or not filled(cell):
         return None
     is_link_or_date = NO_TEXT.fullmatch(cell.strip()) and re.search(r"[^\W\d]", cell)
-    if is_choice(cell):
-        what = "the letter of a choice"
-    elif is_link_or_date or no_value(cell) or is_failure(cell):
-        what = "a date, a link, or what is written where there is none"
-    else:
-        return None
-    return f"the reference is {cell[:80]!r}, {what}: write what an answer should say, or leave it blank"
+    if any((is_choice(cell), is_link_or_date, no_value(cell), is_failure(cell))):
+        return f"the reference is {cell[:80]!r}: write what an answer should say, or leave it blank"
+    return None
 
 
 def _has_text(name: str, rows: Iterable[dict]) -> bool:

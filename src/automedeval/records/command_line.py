@@ -105,9 +105,8 @@ def parse(
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if (
-        getattr(values[-1], "offline", "false") == "true"
-    ):  # the last value holds what is in no dataclass
+    # the last value holds what is in no dataclass
+    if getattr(values[-1], "offline", "false") == "true":
         offline.stay_offline()
     return tuple(values[: len(kinds)])
 
@@ -181,9 +180,8 @@ class _Screen:
 
 def run(main: Callable[[], None]) -> None:
     """Run a recipe; an error that the user can correct becomes one line and exit status 1."""
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # as on stderr, a character that the terminal's encoding lacks is escaped
+    # as on stderr, a character that the terminal's encoding lacks is escaped
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with redirect_stdout(_Screen(sys.stdout)) as screen:

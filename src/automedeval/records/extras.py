@@ -12,9 +12,8 @@ def missing_of(extra: str) -> list[Requirement]:
     missing = []
     for requirement in map(Requirement, requires("automedeval") or ()):
         marker = requirement.marker
-        if (
-            marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
-        ):  # else not of the extra
+        is_of_extra = marker and marker.evaluate({"extra": extra})
+        if is_of_extra and not marker.evaluate({"extra": ""}):
             with suppress(PackageNotFoundError):
                 if requirement.specifier.contains(version(requirement.name), prereleases=True):
                     continue

@@ -43,9 +43,9 @@ def write_whole(path: Path, content: str) -> None:
         scratch.write_bytes(content.encode("utf-8", "backslashreplace"))
 
 
-def write_json(path: Path, value: object, allow_nan: bool = False) -> None:
-    """Write a value as a JSON file, by `write_whole`; ValueError for NaN or infinity unless they are allowed."""
-    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=allow_nan) + "\n")
+def write_json(path: Path, value: object) -> None:
+    """Write a value as a JSON file, by `write_whole`; ValueError for NaN or infinity."""
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def json_lines(records: Iterable[Mapping]) -> str:
@@ -130,9 +130,8 @@ class Journal:
     def append(self, record: dict) -> None:
         """Write one record, completely or not at all."""
         text = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
-        line = text.encode(
-            "utf-8", "backslashreplace"
-        )  # as `write_whole`: the escape of a lone surrogate is JSON
+        # as `write_whole`: the escape of a lone surrogate is JSON
+        line = text.encode("utf-8", "backslashreplace")
         before = self._file.seek(0, os.SEEK_END)
         rest = memoryview(line)
         try:

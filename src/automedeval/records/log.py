@@ -128,7 +128,7 @@ class Log:
         if not moved:
             return []
         what = "answers were cut off, or texts changed" if self.again else "texts changed"
-        done = f"{self.kind.verb} anew, what was there before is in {self.replaced_file}"
+        done = f"asked anew, what was there before is in {self.replaced_file}"
         return [f"{moved} of {len(cases)} {what}: {done}"]
 
     def records(self) -> Iterator[Any]:

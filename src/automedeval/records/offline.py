@@ -46,9 +46,8 @@ def _refuse_others(event: str, details: tuple[Any, ...]) -> None:
 
 @cache
 def _hook() -> None:
-    sys.addaudithook(
-        _refuse_others
-    )  # stays for the life of the process, and asks the variable each time
+    # stays for the life of the process, and asks the variable each time
+    sys.addaudithook(_refuse_others)
 
 
 def stay_offline() -> None:
@@ -56,11 +55,9 @@ def stay_offline() -> None:
     os.environ[VARIABLE] = "1"
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         os.environ[name] = "1"
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = (
-        "*"  # a proxy on this machine would send it on
-    )
-    if (
-        constants := sys.modules.get("huggingface_hub.constants")
-    ) is not None:  # it has read them already
+    for name in ("NO_PROXY", "no_proxy"):  # a proxy on this machine would send it on
+        os.environ[name] = "*"
+    constants = sys.modules.get("huggingface_hub.constants")
+    if constants is not None:  # it has read them already
         constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
     _hook()

@@ -141,8 +141,7 @@ class _RatedCases:
         if not asking or case_id in asking:
             return case_id or asked
         if len(asking) > 1:
-            these = ", ".join(map(repr, asking[:3]))
-            raise RecordError(f"the cases {these} ask this question; give case_id")
+            raise RecordError(f"{len(asking)} cases ask this question; give case_id")
         return asking[0]
 
     def model_of(self, case_id: str, cell: Any) -> str:
@@ -150,7 +149,7 @@ class _RatedCases:
         models = self.by_id[case_id].models if case_id in self.by_id else [""]
         model = _text(cell, models)
         if not model and len(models) > 1:
-            raise RecordError(f"does not say which model is rated: {', '.join(map(repr, models))}")
+            raise RecordError("does not say which model is rated")
         return model or models[0]
 
 
@@ -169,8 +168,7 @@ def _columns_of(rows: Sequence[dict]) -> dict[str, str]:
     if rows and not called["case_id"] and not called["question"]:
         raise RecordError(f"no column holds a question, or the case as case_id; there are {there}")
     if len(called["score"]) > 1:
-        several = " or ".join(map(repr, called["score"]))
-        raise RecordError(f"{several} may be the score: leave one")
+        raise RecordError(f"{' or '.join(called['score'])} may be the score: leave one")
     return {role: columns[0] for role, columns in called.items() if columns}
 
 
@@ -185,8 +183,7 @@ def _one_score_each(rows: list[Placed], models: Collection[str]) -> tuple[list[P
     if not kinds or not called.isdisjoint(RATINGS["score"]):
         return rows, []
     if len(kinds) > 1:
-        first, second, *_ = (", ".join(map(repr, scores)) for scores in kinds.values())
-        raise RecordError(f"{first} or {second} may be the scores: leave one out")
+        raise RecordError(f"columns of scores of one {' and one '.join(kinds)}: leave one kind out")
     ((role, scores),) = kinds.items()
     parted = []
     for place, row in rows:

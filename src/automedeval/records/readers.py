@@ -68,10 +68,10 @@ def parse_json(text: str, others: bool = False) -> Any:
     return value
 
 
-def read_json(file: Path, others: bool = False) -> Any:
-    """Return what a file of JSON holds, by `parse_json`; RecordError, with its name, if it cannot be read or is not JSON."""
+def read_json(file: Path) -> Any:
+    """Return what a file of JSON holds, whose program may write NaN; RecordError, with its name, if it is not JSON."""
     with foreign_errors_at(f"{file}: not JSON", ValueError):
-        return parse_json(read_text(file), others)
+        return parse_json(read_text(file), others=True)
 
 
 def _parsed(line: bytes, place: str) -> dict | None:

@@ -70,7 +70,7 @@ def record_run(file: Path, *groups: Any) -> None:
 
 def run_date(file: Path) -> date:
     """Return the date on which the run began that a record is of: a resumed run shows chat templates no other one."""
-    begun = read_json(file, others=True).get("date") if file.exists() else None
+    begun = read_json(file).get("date") if file.exists() else None
     return date.fromisoformat(begun) if begun else date.today()
 
 
@@ -114,6 +114,5 @@ def git_commit() -> str | None:
         ).stdout.split()
     except (OSError, subprocess.CalledProcessError, ValueError):
         return None
-    return (
-        commit if prefix == "src/automedeval/" else None
-    )  # an environment may lie inside somebody's checkout
+    # an environment may lie inside somebody's checkout
+    return commit if prefix == "src/automedeval/" else None

@@ -5,9 +5,8 @@ from typing import Any
 
 import yaml
 
-_LOADER = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # ten times as fast, where PyYAML was built with it
+# Ten times as fast, where PyYAML was built with it
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def packaged(room: str, name: str) -> Any:

@@ -9,9 +9,8 @@ from typing import Any
 from automedeval.records.types import whole
 
 UNDEFINED = "–"
-FORMULA = tuple(
-    "=+-@\t\r\n＝＋－＠"
-)  # how cells begin that a spreadsheet runs; the last four do in some languages
+# How cells begin that a spreadsheet runs; the last four do in some languages
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _ADDRESS = re.compile(r"(https?://)(?:\S*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?", re.I)
 LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 RANKED = (

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError, errors_at
 from automedeval.records.messages import answer_text, read_conversation
-from automedeval.records.questions import Question
+from automedeval.records.questions import Question, patient_question
 from automedeval.records.thoughts import LONGEST_ANSWER, read_answer
 
 JsonObject = dict[str, Any]  # what a record or a result holds, by name
@@ -56,8 +56,7 @@ def repeats(text: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return json.dumps(value, ensure_ascii=False, default=str)[:80]
 
 
 def check_number(value: float, name: str) -> None:
@@ -173,8 +172,6 @@ class LogRecord(Record):
     case_id: str
     by: ClassVar[tuple[str, ...]]
     about: ClassVar[tuple[str, ...]]
-    verb: ClassVar[str] = "judged"
-    seen: ClassVar[str] = "texts"
     digest_key: ClassVar[str] = "case_digest"
 
     @property
@@ -195,8 +192,8 @@ class LogRecord(Record):
     def check(self, *digests: str) -> None:
         """Raise RecordError if the case has changed, see `has_changed`."""
         if self.has_changed(*digests):
-            changed = f"the {self.seen} of case {self.case_id!r} changed"
-            raise RecordError(f"{changed} after {self.author[0]!r} {self.verb} it")
+            changed = f"the texts of case {self.case_id!r} changed"
+            raise RecordError(f"{changed} after {self.author[0]!r} read them")
 
 
 @dataclass(frozen=True)
@@ -294,14 +291,12 @@ class Case:
         if not case_id:
             raise RecordError("'id' must not be empty")
         question = take(record, "question", (str, list))
-        text = question
         if isinstance(question, list):
             question = read_conversation(question, "question")
             for message in question:
                 if message["role"] == "assistant":
                     message["content"] = read_answer(message["content"])[0]
-            text = "".join(message["content"] for message in question)
-        if not text.strip():
+        if not patient_question(question).strip():
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
         entries = take(record, "responses", (list,), ... if least_responses else [])
         responses = tuple(Response.from_dict(response) for response in entries)
@@ -412,14 +407,13 @@ class HarmRating(Record):
     extra: dict = field(default_factory=dict)
 
 
-def _check_choice(
-    choice: str, two: tuple[str, ...], names: str, kind: str, words: tuple[str, ...]
-) -> None:
-    """Raise RecordError unless a choice is one of two different names, which the key `names` holds, or one of `words`."""
+def _check_choice(choice: str, key: str, two: tuple[str, ...], words: tuple[str, ...]) -> None:
+    """Raise RecordError unless a choice is one of two different names, which stand at a key, or one of some words."""
     if len(two) != 2 or two[0] == two[1]:
-        raise RecordError(f"{names!r} must name two {kind}, not {_shown(two)}")
-    if choice not in (*two, *words):
-        raise RecordError(f"'choice' must be one of {', '.join((*two, *words))}, not {choice!r}")
+        raise RecordError(f"{key!r} must name two different ones, not {_shown(two)}")
+    allowed = (*two, *words)
+    if choice not in allowed:
+        raise RecordError(f"'choice' must be one of {', '.join(allowed)}, not {choice!r}")
 
 
 @dataclass(frozen=True)
@@ -433,7 +427,7 @@ class Choice(Record):
     choice: str
 
     def __post_init__(self) -> None:
-        _check_choice(self.choice, self.pair, "pair", "models", RESERVED_MODELS)
+        _check_choice(self.choice, "pair", self.pair, RESERVED_MODELS)
 
 
 @dataclass(frozen=True)
@@ -447,7 +441,7 @@ class Preference(Record):
     choice: str
 
     def __post_init__(self) -> None:
-        _check_choice(self.choice, self.judges, "judges", "judges", RESERVED_MODELS[:1])
+        _check_choice(self.choice, "judges", self.judges, ("tie",))
 
 
 @dataclass(frozen=True)
@@ -465,9 +459,8 @@ class VerdictRating(Record):
     role: str | None = None
     comment: str | None = None
     verdict_digest: str | None = None  # `Verdict.digest` of the verdict that was rated
-    tags: tuple[str, ...] | None = (
-        None  # the kinds of error in the verdict, on one of its criteria; None: nobody asked
-    )
+    # The kinds of error in the verdict, on one of its criteria; None: nobody asked
+    tags: tuple[str, ...] | None = None
     extra: dict = field(default_factory=dict)
 
 
@@ -663,7 +656,7 @@ class CheckedResponse(LogRecord):
     `unread` says why they were not looked at, None if they were.
     """
 
-    verb, by, about = "checked", ("evidence",), ("case_id", "model")
+    by, about = ("evidence",), ("case_id", "model")
 
     model: str
     evidence: str  # what they were compared with: "reference" or "books"
@@ -674,9 +667,8 @@ class CheckedResponse(LogRecord):
     settings: str | None = None
 
 
-REFERENCE = (
-    "reference"  # the model's name if a teacher was shown the reference as one more response
-)
+# The model's name if a teacher was shown the reference as one more response
+REFERENCE = "reference"
 
 
 def as_shown(case: Case, verdict: Verdict, with_reference: bool = True) -> Case:

@@ -37,7 +37,7 @@ class Generated(LogRecord):
     `error` is the reason where an endpoint refused to answer, or answered with nothing; the text is empty then.
     """
 
-    verb, seen, digest_key = "answered", "question", "question_digest"
+    digest_key = "question_digest"
     by, about = ("model",), ("case_id",)
 
     model: str

@@ -63,7 +63,7 @@ def check_base(
     from transformers import AutoConfig, GenerationConfig  # slow to import
 
     if base_of(start) != start:
-        there = read_json(start / "adapter_config.json", others=True)
+        there = read_json(start / "adapter_config.json")
         rank, scale = there["r"], there["lora_alpha"]
         if adapter is None or (adapter.r, adapter.lora_alpha) != (rank, scale):
             raise RecordError(
