@@ -3,45 +3,27 @@
 import pytest
 import yaml
 from doubles.introspection_study import MODELS, case_of, verdict_of
-from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, write_study
+from doubles.small_study import PHYSICIANS, a_study, write_lines, write_study
 from factories import read_yaml
 from programs import ROOT
 from tables import refused, rows_of
 
-from automedeval.annotation.study import Annotator, KindPlan, read_study
-
-PEOPLE, BOTH = [{"name": "ann", "role": "chief"}], {"judges": ["x", "y"]}
+from automedeval.annotation.study import KindPlan, read_study
 
 
-def cases_in_order(study, kind: str = "rate") -> list[str]:
-    return [item.case_id for item in study.items if item.kind == kind]
+def cases_in_order(study) -> list[str]:
+    return [item.case_id for item in study.items]
 
 
 # --- what a study holds -----------------------------------------------------------------------------------------------
 
 
-def test_the_sample_study(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    study = read_study("recipes/runs/automedeval-135m/annotate.yaml")
-    assert study.annotator("physician-3") == Annotator("physician-3", "chief")
-    assert study.annotator("nobody") is None
-    assert list(study.plans) == ["rate", "prefer"]
-    assert len(study.cases) == 10
-    assert len(study.verdicts) == 20
-    assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
-    assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
-    assert study.database == "stores/sample-annotation.sqlite"
-
-
 def test_defaults_and_plans(tmp_path):
     study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
-    assert study.plans == {
-        "prefer": KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))
-    }
-    assert [(item.key, item.needed) for item in study.items[:2]] == [
-        ("prefer/case-0/y/x", 3),
-        ("prefer/case-1/y/x", 2),
-    ]
+    plan = KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))
+    assert study.plans == {"prefer": plan}
+    needed = [(item.key, item.needed) for item in study.items[:2]]
+    assert needed == [("prefer/case-0/y/x", 3), ("prefer/case-1/y/x", 2)]
     study = a_study(tmp_path, rate={})
     assert study.plans["rate"].judges == ("x", "y")
     assert study.items[0].judges == ("x", "y")

@@ -128,21 +128,19 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])
         marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
         for kind, parts in NEWLY.items():
-            had, has = (np.any([marked[part][at] for part in parts], axis=0) for at in (old, new))
-            marks[f"newly_{kind}"][new] = has & ~had
+            has = np.any([marked[part] for part in parts], axis=0)
+            marks[f"newly_{kind}"][new] = has[new] & ~has[old]
         of_model = {kind: of_all[new] for kind, of_all in marks.items()}
         lost = new[of_model["lost"]]
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
         worse = [cases.records[number] for number in worst_first]
-        record["models"][name] = {
-            "cases": [case.id for case in worse],
-            **_figures(cases, row, gap[new], old, new, of_model),
-        }
+        figures = _figures(cases, row, gap[new], old, new, of_model)
+        record["models"][name] = {"cases": [case.id for case in worse], **figures}
         record["questions"] |= {case.id: _first_words(case) for case in worse}
     tested = [figures for figures in record["models"].values() if figures["p"] is not None]
     for figures, adjusted in zip(tested, holm([figures["p"] for figures in tested])):
         figures["p_adjusted"] = adjusted
-    return record, (gap, marks)
+    return record, Changed(baseline, gap, marks)
 
 
 def _gaps(cases: Cases, row: Row, old: ndarray, new: ndarray) -> ndarray:

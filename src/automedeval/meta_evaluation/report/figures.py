@@ -118,7 +118,7 @@ def _judges(result: JsonObject) -> JsonObject:
     for name, record in result["judges"].items():
         records[_marked(name, main)] = record
     if people:
-        records["people"] = {"prefers_longer": people["prefers_longer"]}
+        records["people"] = people
     if people and "ceiling" in people:
         records["one rater against the others"] = people["ceiling"]
     judges = {}

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -25,9 +26,14 @@ QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
 NEWLY = {"differs": ("differs",), "empty": ("empty",), "failing": ("unread", "invalid")}
 CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what changed
-# Of all answers beside the baseline's: the score less that of the old one, float [responses], NaN where not both have one; and
-# mark of `CHANGES` → bool [responses].
-Changed = tuple[ndarray, Mapping[str, ndarray]]
+
+
+class Changed(NamedTuple):
+    """What changed from the answers of a baseline to all others."""
+
+    baseline: str
+    gap: ndarray  # the score less that of the old answer: float [responses], NaN where not both have one
+    marks: Mapping[str, ndarray]  # by `CHANGES`: bool [responses]
 
 
 def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
@@ -86,26 +92,24 @@ def grid_of(
     judges: Sequence[VerdictTable],
     people: People | None,
     main: Row,
-    *,
     changed: Changed | None = None,
-    **head: str,
 ) -> JsonObject:
     """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
 
     Args:
         main: the line whose scores the cells have.
-        changed: the gap and the marks of `changes.against_baseline`; its size sorts the cases then.
-        head: "base", the model with which answers are compared first; "sort", the first order.
+        changed: what `changes.against_baseline` returns; its size sorts the cases then.
     """
     judges = [judge for judge in judges if judge.kind == "judge"]
     reading = [judge for judge in judges if judge.on_criteria]
     values = main.ranking_values
     measures, marked = measures_of_cases(cases, main, people), marks_of(main.judge)
+    head: JsonObject = {}
     if changed is not None:
-        gap, more = changed
+        head = {"base": changed.baseline, "sort": "lost"}
+        gap, marked = changed.gap, marked | dict(changed.marks)
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
             measures[name] = _largest(cases, size)
-        marked = marked | dict(more)
     differs, rationales = _marks_by_response(main.judge), _rationales(judges)
     rows, texts = [], []
     for number in cases.file_order[:GRID_CASES]:

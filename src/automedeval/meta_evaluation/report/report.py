@@ -130,11 +130,10 @@ def make_report(
     result["next_steps"] = next_steps(main.judge, has_ratings, audited)
     result["notes"] = notes
     result["settings"] |= settings
-    changes: JsonObject = {}
+    changed = None
     if args.baseline is not None:
         result["baseline"], changed = against_baseline(cases, main, args.baseline)
-        changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
-    grid = grid_of(cases, judges, people, main, **changes)
+    grid = grid_of(cases, judges, people, main, changed)
     scale = main.judge.scale
     result["lowest_rated"] = lowest_rated(cases, people, main)
     result["topics"] = means_by_topic(cases, main.best, scale)
@@ -271,12 +270,10 @@ def read_judged(args: ReportArguments) -> Judged:
     """
     if len(args.cases) == 1:
         return _read(args, args.cases[0], args.verdicts, EVERYTHING)
-    versions, names = [], []
-    for named, verdicts in zip(args.cases, args.verdicts):
-        name, file = named_file(named)
-        versions.append(_read(args, file, [verdicts], [SCORES]))
-        names.append(name)
-    return join_versions(*versions, *names)
+    (old_name, old_file), (new_name, new_file) = map(named_file, args.cases)
+    old = _read(args, old_file, args.verdicts[:1], [SCORES])
+    new = _read(args, new_file, args.verdicts[1:], [SCORES])
+    return join_versions(old, new, old_name, new_name)
 
 
 def _read(
