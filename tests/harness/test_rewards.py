@@ -62,6 +62,7 @@ def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told():
         score_answers(judge, [Case("1", "p", (Response("answer", "Take it."),), "R")])
 
 
+@pytest.mark.slow
 @needs_encoder
 def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most():
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]

@@ -100,6 +100,7 @@ def test_scores_are_those_of_plain_transformers(which, beside, small, tmp_path):
     assert judged(tmp_path, folder, file) == verdicts, "it resumes"
 
 
+@pytest.mark.slow
 def test_the_measured_figures_are_those_of_loops(small):
     """Concordance of each feature with people on the fifteen cases that were fitted."""
     plain, right = Plain(small), {name: [] for name in QUESTION}

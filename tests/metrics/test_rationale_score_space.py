@@ -106,6 +106,7 @@ def test_the_card_names_every_option_and_every_key(tiny):
     assert f"| `{defaults[0]}`, `{defaults[1]}` |" in text
 
 
+@pytest.mark.slow
 def test_the_example_of_the_card_runs(tiny, tmp_path):
     (code,) = re.findall(
         r"```python\n(.*?)```", (SPACE / "README.md").read_text(encoding="utf-8"), re.S

@@ -83,6 +83,7 @@ def test_startup_times_import_help_and_first_verdict(tmp_path, monkeypatch):
     assert record["idle"] is (record["other_cores"] <= 0.1)
 
 
+@pytest.mark.slow
 @needs_encoder
 def test_quality_counts_each_corruption_by_both_classifiers(tmp_path):
     rationales = []
@@ -101,6 +102,7 @@ def test_quality_counts_each_corruption_by_both_classifiers(tmp_path):
     assert {by for _, by in counted} == {"embedding alone", "whole classifier"}
 
 
+@pytest.mark.slow
 @needs_encoder
 def test_the_store_is_built_searched_and_finds_answers(tmp_path, monkeypatch):
     bones = [

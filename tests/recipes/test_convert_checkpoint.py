@@ -167,6 +167,7 @@ def test_what_cannot_be_converted_is_told(source, tmp_path, change, message):
     assert not (source / "ran").exists(), "the program in the pickle has run"
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(source, tmp_path):
     tensors, out = pickled(source, 2), tmp_path / "out"
     (tmp_path / "repo").mkdir()

@@ -50,7 +50,7 @@ def sample(tmp_path):
     recorded = RecordedChat(RUN / "teacher.jsonl", "strong", "none")
     lessons.cases, teacher = [], []
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[1:57:2]:
-        ((_, said),) = recorded.answer([Prompt([], key=(case.id, 1))])
+        said = recorded.reply(Prompt([], key=(case.id, 1)))
         reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
         if reading.valid:
             lessons.cases.append(case)

@@ -135,6 +135,7 @@ def kill_when_one_has_written(output: Path, **options: object) -> None:
     running.wait()
 
 
+@pytest.mark.slow
 def test_several_processes_share_the_cases(judge_tiny, tmp_path):
     options = {"rationale": "false", "orders": "latin"}
     succeeded(judge_tiny(**options, output=tmp_path / "one"))
@@ -279,6 +280,7 @@ def test_a_cut_run_goes_on_to_the_same_bytes(run, name, tmp_path):
         assert file.read_bytes() == whole
 
 
+@pytest.mark.slow
 @needs_encoder
 @pytest.mark.parametrize("rubric", ["scores", "criteria"])
 def test_a_cut_audit_goes_on_to_the_same_figures(rubric, tiny_model, tmp_path):

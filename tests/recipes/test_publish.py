@@ -166,6 +166,7 @@ def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
     assert hub.requests == []
 
 
+@pytest.mark.slow
 def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     hub, publisher, dataset, tmp_path
 ):
