@@ -1,9 +1,9 @@
 """Ratings as people and other programs write them."""
 
 import json
+from functools import partial
 
 import numpy as np
-import pandas
 import pytest
 from factories import read_json
 from programs import error_line, run_command, succeeded
@@ -22,10 +22,6 @@ RATED = Cases(CASES, "cases.jsonl")
 # by one rater, "ann"
 SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]
 NUMBERS = [RATED.locate(case, model) for case, model, _ in SCORES]
-
-
-def on_criterion(people, name):
-    return pandas.DataFrame(people.by_criterion[name]).mean(axis=1).to_numpy()
 
 
 def floats(numbers):
@@ -55,7 +51,7 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name, tmp_path):
     (tmp_path / name).write_text(FILES[name])
     people = read_ratings(str(tmp_path / name), RATED)
     expected = floats([score for *_, score in SCORES])
-    np.testing.assert_array_equal(on_criterion(people, "overall")[NUMBERS], expected)
+    np.testing.assert_array_equal(people.by_criterion["overall"][NUMBERS, 0], expected)
     assert people.annotators == ["ann"]
     assert list(people.by_criterion) == ["overall"]
     assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
@@ -72,7 +68,8 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_p
     file.write_text(f"{head}\n{row}\n")
     people = read_ratings(str(file), RATED)
     assert people.annotators == annotators
-    scores = {name: on_criterion(people, name)[NUMBERS[0]] for name in people.by_criterion}
+    given = {name: ratings[NUMBERS[0]] for name, ratings in people.by_criterion.items()}
+    scores = {name: np.nanmean(of_raters) for name, of_raters in given.items()}
     assert scores == criteria
     own = [note.partition(": ")[2] for note in people.notes if note.startswith(str(file))]
     assert own == notes
@@ -99,17 +96,14 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
     head = ("question", "rater", "model", "criterion_missed diagnosis", "criterion_bedside manner")
     write_csv(ratings, head, rows)
     succeeded(run_command("judge", table, judge="baseline:longer text", output=tmp_path / "v"))
-    report = ("report", "--verdicts", tmp_path / "v", "--cases", table, "--ratings", ratings)
-    report += ("--output", tmp_path / "report", "--resamples", 100)
+    given = {"verdicts": tmp_path / "v", "cases": table, "ratings": ratings, "resamples": 100}
+    report = partial(run_command, "report", **given, output=tmp_path / "report")
     unsure = "r.csv: 'bedside manner' does not say whether a higher number is better"
-    assert unsure in error_line(run_command(*report))
-    other = error_line(run_command(*report, "--worse", "fear"))
-    assert "there is no criterion 'fear', but bedside manner, missed diagnosis" in other
-    for worse, agrees, way in (
-        ("missed diagnosis", 1, "worse on missed diagnosis, whose scores are turned round"),
-        ("none", 0, "better on bedside manner, missed diagnosis"),
-    ):
-        succeeded(run_command(*report, "--worse", worse))
+    assert unsure in error_line(report())
+    other = "there is no criterion 'fear', but bedside manner, missed diagnosis"
+    assert other in error_line(report(worse="fear"))
+    for worse, agrees, way in ROWS["ways of criteria"]:
+        succeeded(report(worse=worse))
         judges = read_json(tmp_path / "report/agreement.json")["judges"]
         assert judges["baseline:longer text"]["pairwise_accuracy"]["value"] == agrees
         assert way in (tmp_path / "report/report.html").read_text("utf-8")
