@@ -155,8 +155,10 @@ class Book:
             placed += [(block, text) for text in sentences(block.text)]
         pieces = []
         for (block, text), size in zip(placed, count([text for _, text in placed])):
-            parts = [(text, size)] if size <= tokens else _cut(text, count, tokens)
-            pieces += [Piece(block, part, tokens_of_part) for part, tokens_of_part in parts]
+            if size <= tokens:
+                pieces.append(Piece(block, text, size))
+            else:
+                pieces += [Piece(block, *part) for part in _cut(text, count, tokens)]
         passages = []
         for (book, section), run in groupby(pieces, attrgetter("section")):
             for passage in _pack(run, tokens, overlap):

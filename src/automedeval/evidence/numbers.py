@@ -6,7 +6,9 @@ sides. A mark is a place to look at, and no finding: it says nothing of what the
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
@@ -19,7 +21,6 @@ from automedeval.records.tables import packaged
 FACTOR = 2.0  # the least that is marked
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
-_FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 
 
 class Number(NamedTuple):
@@ -244,6 +245,7 @@ def _value(text: str) -> float:
     if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
         return float(re.sub(r"[,\s]", "", text))
     whole, fraction = re.findall(r"(\d+(?:[.,]\d+)?(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
-    above, _, below = fraction.partition("/")
-    part = float(above) / float(below) if below else _FRACTIONS.get(fraction, 0.0)
-    return float((whole or "0").replace(",", ".")) + part
+    value = float((whole or "0").replace(",", "."))
+    if len(fraction) == 1:
+        return value + unicodedata.numeric(fraction)
+    return value + float(Fraction(fraction or 0))

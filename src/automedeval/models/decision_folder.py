@@ -88,8 +88,8 @@ class LocalDecisions(LocalChat):
             return
         asked = [self._asked(prompt) for prompt in prompts]
         for index, shares in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
-            values = [slot.values for slot in prompts[index].slots]
-            odds = [dict(pairs) for pairs in map(zip, values, shares)]
+            slots = prompts[index].slots
+            odds = [dict(zip(slot.values, chances)) for slot, chances in zip(slots, shares)]
             read = sum(len(ids) for ids, _ in asked[index])
             usage = {"prompt_tokens": read, "completion_tokens": 0}
             yield index, Answer.of_odds(odds, usage=usage)
