@@ -160,26 +160,22 @@ def _asked(
     elif not options:
         assert rubric.scale is not None  # a study's reader refuses a rubric without one
         low, high = rubric.scale
-        points, hints = range(low, high + 1), meanings(rubric.scale, rubric.anchors)
+        hints = meanings(rubric.scale, rubric.anchors)
         texts = {} if hints else rubric.anchors
-        options = tuple(
-            Option(value, texts.get(value, str(value)), hints.get(value, ""), _key(value))
-            for value in points
-        )
+        points = []
+        for value in range(low, high + 1):
+            key = str(value) if value < 10 else ""  # "": no key chooses it
+            points.append(Option(value, texts.get(value, str(value)), hints.get(value, ""), key))
+        options = tuple(points)
     return Field(path, "options", words(criterion.name), criterion.description, options, **more)
 
 
 def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:
     """Return what is shown of the meaning of points beside the rows: nothing of two points, whose buttons show it."""
     values = sorted(anchors)
-    if scale is not None and tuple(values) == scale and len(values) == scale[1] - scale[0] + 1:
+    if scale is not None and values == [*scale] == [scale[0], scale[0] + 1]:
         return {}
     return {value: anchors[value] for value in values}
-
-
-def _key(value: int) -> str:
-    """Return the key that chooses a point, "" if no key does."""
-    return str(value) if value < 10 else ""
 
 
 def words(name: str) -> str:
