@@ -207,7 +207,6 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store):
     assert (undone.id, undone.part, undone.answers) == (second.id, "responses", {})
     assert undone.drafts == second.answers
     assert store.undo("ann") == undone, "the button pressed twice takes back one task"
-    assert {answer.assignment for answer in store.answers()} == {first.id}
     assert store.next("ann").id == second.id
     with pytest.raises(Stale):
         send(store, replace(undone, version=second.version))  # a form from before
@@ -215,9 +214,9 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store):
     assert store.next("ann").id == third.id
     assert Counter(answer.assignment for answer in store.answers()) == {first.id: 2, second.id: 2}
     events = [event for event in store.history() if event["assignment"] == second.id]
-    kinds = [event["what"] for event in events]
-    assert kinds == ["given", "answer", "answer", "undo", "answer", "answer"]
-    assert [event["counts"] for event in events] == [None, False, False, None, True, True]
+    told = [(event["what"], event["counts"]) for event in events]
+    lost, kept = ("answer", False), ("answer", True)
+    assert told == [("given", None), lost, lost, ("undo", None), kept, kept]
     assert store.undo("bob") is None
 
 

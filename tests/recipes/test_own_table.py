@@ -59,9 +59,6 @@ def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared):
         (2, "May I fly?", "may-i-fly"),
         (3, "May I run?", "may-i-run"),
     ]
-    succeeded(run_command("export", verdicts="out", to="csv", output="all.csv"))
-    rows = {(int(row["row"]), row["question"]) for row in read_csv("all.csv")}
-    assert rows == {(row, question) for row, question, _ in about}
 
 
 @pytest.mark.parametrize("wide", [True, False])

@@ -152,7 +152,6 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
     links = [value for name, value in tags.attributes if name in ("src", "href", "xlink:href")]
     assert all(link.startswith("#") for link in links)
     assert "default-src 'none'" in page
-    assert "49" not in re.findall(r"\{\{ 7\*7 \}\}|onerror=alert\(1\)&gt;49", page)
     shown = page.partition("<script>")[0]
     assert "\u202e" not in shown, "it would turn the rest of a sentence round"
     ids = [value for name, value in tags.attributes if name == "id"]

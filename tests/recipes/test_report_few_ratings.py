@@ -50,7 +50,6 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
     assert f"Differences are from {few['baseline']}" in report.page
     assert report.told.count(" points by the ratings and good together, ") == 2
     assert re.search("15 rated cases say as much as [0-9]+ to [0-9]+ without a judge", report.told)
-    assert "a random draw of all cases" in report.page
     assert "few_ratings" not in made(tmp_path, verdicts, ratings=RATINGS).result
 
 

@@ -134,7 +134,6 @@ def test_many_models_beside_a_baseline_are_tested_together(tmp_path):
     adjusted = pingouin.multicomp(p_values, method="holm")[1]
     assert [models[name]["p_adjusted"] for name in names[1:]] == pytest.approx(list(adjusted))
     assert min(p_values[:14]) < 0.05 < min(adjusted[:14])
-    assert " is not clearly different from m0 among 15 comparisons: " in report.said
 
 
 def test_a_verdict_is_read_in_its_own_order_of_the_models(tmp_path):
