@@ -135,7 +135,7 @@ class Study:
         for dispute in self.disputes.values():
             recorded, judges = _content_of(dispute.recorded), _content_of(dispute.judged)
             disputed.append([*recorded, dispute.order, judges])
-        content = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
+        content: list[Any] = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
         if "harm" in self.plans:
             content.append(self.harm_rubric.fingerprint)
         content += sorted([case.id, case.digest] for case in self.cases.values())

@@ -34,7 +34,7 @@ def put_empty_lowest(
     def lowered(scores: Sequence[float | None], kind: type = int) -> list:
         found = list(scores)
         for index in request.empty:
-            known = [scores[slot] for slot in (*answered, index) if scores[slot] is not None]
+            known = [score for slot in (*answered, index) if (score := scores[slot]) is not None]
             found[index] = min(known, default=None) if low is None else kind(low)
         return found
 

@@ -76,11 +76,10 @@ def expected_values(verdict: Verdict) -> Values:
 
 def _shown(verdict: Verdict, scores: Scores) -> Values:
     """Return the scores of the responses that a verdict shows."""
-    values: Values = {}
-    for index in verdict.order if scores else ():
-        if (score := scores[index]) is not None:
-            values[index] = float(score)
-    return values
+    if not scores:
+        return {}
+    shown = {index: scores[index] for index in verdict.order}
+    return {index: float(score) for index, score in shown.items() if score is not None}
 
 
 def with_score(verdict: Verdict, case: Case) -> Verdict:

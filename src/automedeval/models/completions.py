@@ -121,7 +121,7 @@ def _batch_answer(record: Mapping[str, Any]) -> Answer | str:
     response = record.get("response")
     if not isinstance(response, Mapping):
         response = {"body": response, "status_code": None}
-    problem = record.get("error") or response.get("body")
+    problem: Any = record.get("error") or response.get("body")
     if not record.get("error") and response.get("status_code", 200) == 200:
         with contextlib.suppress(*UNREADABLE):
             return answer_from_completion(problem)

@@ -134,9 +134,9 @@ class Columns:
         there is none, or the rows of a case contradict each other.
         """
         rows = []
-        for number, (place, row) in enumerate(placed, 1):
+        for number, (place, cells) in enumerate(placed, 1):
             with errors_at(place):
-                rows.append(self._row(number, place, row))
+                rows.append(self._row(number, place, cells))
         questions = [key_of(row.question) for row in rows]
         ids = [row.id for row in rows]
         are_shared = len(set(ids)) < len(ids)
@@ -155,7 +155,7 @@ class Columns:
 
     def _row(self, number: int, place: str, row: dict) -> "_Row":
         """Return what is read of a row; RecordError if a cell is not text, or no question or reference."""
-        cells = {name: row.get(name) for name in self.every}
+        cells: dict[str | None, Any] = {name: row.get(name) for name in self.every}
         for name, cell in cells.items():
             if name == self.id and type(cell) is int:
                 cells[name] = str(cell)

@@ -12,8 +12,9 @@ def missing_of(extra: str) -> list[Requirement]:
     missing = []
     for requirement in map(Requirement, requires("automedeval") or ()):
         marker = requirement.marker
-        is_of_extra = marker and marker.evaluate({"extra": extra})
-        if is_of_extra and not marker.evaluate({"extra": ""}):
+        if marker is None or marker.evaluate({"extra": ""}):
+            continue  # needed without an extra
+        if marker.evaluate({"extra": extra}):
             with suppress(PackageNotFoundError):
                 if requirement.specifier.contains(version(requirement.name), prereleases=True):
                     continue

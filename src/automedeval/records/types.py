@@ -642,7 +642,7 @@ class Verdict(LogRecord):
         That is the case as it was judged, the rubric, the order of the responses, the rationale, and the scores or choices. The
         judge, the run, probabilities, tokens and settings do not count: equal texts have equal digests.
         """
-        seen = [self.case_digest, self.rubric, self.order, self.pair]
+        seen: list[Any] = [self.case_digest, self.rubric, self.order, self.pair]
         seen += [self.rationale, self.scores, self.choices]
         seen += [self.checklist["met"]] if self.checklist else []
         seen += [self.criterion_scores] if self.criterion_scores else []

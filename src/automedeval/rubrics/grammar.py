@@ -301,10 +301,6 @@ _NO_REASON = re.compile(
 )
 
 
-def _opened(text: str) -> set[str]:
-    """Return the tags that a text opens, beside "answer": what ends with "</draft>" may be no answer."""
-
-
 @cache
 def _compiled(name: str, word: str, highest: int) -> re.Pattern:
     pattern = filled(_PARTS[name], {"word": re.escape(word), "highest": str(highest)})

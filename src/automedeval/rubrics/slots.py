@@ -64,7 +64,7 @@ def reordered(
 def seen_from(verdict: Verdict, order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
     """Return a scored verdict with the responses in the slots of `order`; a score is None where the judge gave none."""
     rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order, word)
-    scores = verdict.scores and by_slot(verdict.scores, order)
+    scores: Any = verdict.scores and by_slot(verdict.scores, order)
     by_criterion = {
         name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()
     }

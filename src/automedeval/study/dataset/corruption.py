@@ -94,9 +94,9 @@ class _Original:
     def contradicting_scores(self, rng: random.Random) -> Change:
         """Reverse the scores, so that the best doctors have the lowest; keep the rationale."""
         scores = self.verdict.scores or ()
-        values = sorted(set(scores) - {None})
-        opposite = dict(zip(values, reversed(values)))
-        return {"scores": tuple(map(opposite.get, scores))}
+        values = sorted(score for score in set(scores) if score is not None)
+        opposite: dict[int | None, int] = dict(zip(values, reversed(values)))
+        return {"scores": tuple(opposite.get(score) for score in scores)}
 
     def cut_off(self, rng: random.Random) -> Change:
         """Cut the rationale in the middle."""

@@ -196,9 +196,10 @@ def row_faults(rows: Rows, limit: RowLimit | None, rubrics: Mapping[str, Rubric]
         answer = row["completion"][0]["content"]
         if not reads_back(answer, rubrics[row["rubric"]], len(row["order"])):
             faults[at] = "completion cannot be read back"
-    for at, length in enumerate(row_lengths(rows, limit.encoder)) if limit else ():
-        if length > limit.max_length:
-            faults[at] = f"more than {limit.max_length:,} tokens"
+    if limit is not None:
+        for at, length in enumerate(row_lengths(rows, limit.encoder)):
+            if length > limit.max_length:
+                faults[at] = f"more than {limit.max_length:,} tokens"
     return dict(sorted(faults.items()))
 
 
