@@ -18,6 +18,7 @@ SCRIPTS = {
     "demo": ["demo/run.sh"],
     "small": ["automedeval-135m/run.sh"],
     "paper": ["automedeval-13b/run.sh"],
+    "feedbackqa": ["feedbackqa/run.sh", *"BSCUIXO"],
 }
 for variant in (
     *("no_chain", "no_curriculum", "no_introspection", "out_of_fold", "vanilla", "lora", "run2"),
