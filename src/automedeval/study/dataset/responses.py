@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.arguments import parse_model
-from automedeval.models.base import Messages, Prompt
+from automedeval.models.base import NOT_FINITE, Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder, find_model
 from automedeval.models.tokenization import load_tokenizer, read_template
 from automedeval.records import Case, RecordError, Response, digest
@@ -146,7 +146,7 @@ def respond(
         case = cases[index]
         if answer.failed:  # the next run asks it again
             continue
-        if answer.error and not answer.refused:
+        if answer.overlong or answer.error == NOT_FINITE:
             raise RecordError(f"case {case.id!r}: {name} gave no answer: {answer.error}")
         # No white space around it, and no half of a character where it was cut off. Control tokens in it stay: they are data,
         # and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
