@@ -50,8 +50,8 @@ from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.run_record import describe_run, run_date
-from automedeval.study.training import run as runs
 from automedeval.study.training import stages, start
+from automedeval.study.training.run import Run, first_for_all, identity_of, plain
 
 LIBRARIES = ("trl", "peft", "deepspeed", "datasets")
 
@@ -88,7 +88,7 @@ def prepare(script_args, training_args, model_args, encoder):
     before = read_record(folder) or {"base": name, "base_commit": hub_commits().get(name)}
     precision = start.precision(training_args, model_args.dtype, bool(peft_config))
     record = {
-        "identity": runs.identity_of(training_args, model_args, peft_config, rows, folder),
+        "identity": identity_of(training_args, model_args, peft_config, rows, folder),
         "start": name,
         "base": before["base"],
         "base_commit": before.get("base_commit"),
@@ -102,7 +102,7 @@ def prepare(script_args, training_args, model_args, encoder):
     update = training_args.train_batch_size * training_args.gradient_accumulation_steps * processes
     print(f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} trained on")
     print(f"{update} rows an update\nprecision: {precision}", flush=True)
-    return rows, held_out, runs.plain(record)
+    return rows, held_out, plain(record)
 
 
 def main(script_args, training_args, model_args) -> None:
@@ -114,9 +114,9 @@ def main(script_args, training_args, model_args) -> None:
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
     encoder.date = run_date(output / "training" / "record.json")
     given = (script_args, training_args, model_args, encoder)
-    rows, held_out, record = runs.first_for_all(lambda: prepare(*given))
-    this = runs.Run(output, record)
-    if this.finished:
+    rows, held_out, record = first_for_all(lambda: prepare(*given))
+    training_run = Run(output, record)
+    if training_run.finished:
         return
 
     # --- 2. Load the model and train ----------------------------------------------------------
@@ -131,18 +131,18 @@ def main(script_args, training_args, model_args) -> None:
             # A network has the adapter of the stage before; a path is that of whole weights.
             peft_config=get_peft_config(model_args) if isinstance(network, str) else None,
         )
-    this.train(trainer)
-    this.record["history"][-1]["epochs"] = trainer.state.epoch
+    training_run.train(trainer)
+    training_run.record["history"][-1]["epochs"] = trainer.state.epoch
 
     # --- 3. Save ------------------------------------------------------------------------------
     trainer.save_model(str(output))
     state = PartialState()
     if state.is_main_process:
         complete_adapter(output, base_of(folder))
-        stages.write_card(output, this.record | {"seconds": this.seconds})
-        this.finish()
+        stages.write_card(output, training_run.record | {"seconds": training_run.seconds})
+        training_run.finish()
     state.wait_for_everyone()  # a process that ends while others work can take them along
-    state.print(f"{output}: {this.seconds / 3600:.2f} hours")
+    state.print(f"{output}: {training_run.seconds / 3600:.2f} hours")
     trainer.end()
 
 
