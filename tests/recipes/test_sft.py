@@ -1,5 +1,6 @@
 """One training run by its documented command, on a tiny model: what it leaves, how it goes on, what it refuses."""
 
+import json
 import os
 import re
 import subprocess
@@ -22,7 +23,7 @@ from tables import rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval import Case, Verdict, load_judge
-from automedeval.models.checkpoints import file_digests, read_history, read_record
+from automedeval.models.checkpoints import base_of, file_digests, read_history, read_record
 from automedeval.records import RecordError
 from automedeval.study.training.start import parse_run, precision
 
@@ -138,6 +139,9 @@ def test_one_adapter_goes_through_the_stages_and_is_merged_once(sft, tiny_model,
     told(stage2(**lora), "resuming from")
     assert all(changed(first, second, ADAPTER))
     assert not (second / WEIGHTS).exists()
+    settings = second / "adapter_config.json"
+    settings.write_text(json.dumps(read_json(settings) | {"revision": "main"}))
+    assert base_of(second) == tiny_model  # a revision is of a name on the Hub
     digests = file_digests(second)  # a judge is its base too
     assert digests["base/model.safetensors"] == file_digests(tiny_model)[WEIGHTS]
     assert read_record(second)["base"] == str(tiny_model)

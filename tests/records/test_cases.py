@@ -33,6 +33,13 @@ def test_ids_are_of_the_question_alone(tmp_path):
     assert ids == {case.question: case.id for case in others}
 
 
+def test_the_order_of_rows_changes_no_question_of_a_long_table(tmp_path):
+    asked = ["What  is fever?", "What is fever?"]
+    rows = [{"question": text, "model": text, "answer": "Heat."} for text in asked]
+    (case,), (turned,) = read_rows(tmp_path, rows), read_rows(tmp_path, rows[::-1])
+    assert (case.id, case.question) == (turned.id, asked[1])
+
+
 def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp_path):
     head = "ID,Question,Ground truth,Category,rowan,Score rowan,url\n"
     text = f"{head}7,What?,This.,Gout,A.,4.5,u\n8,Why?,,,B.,3,u\n,,,,,,\n"

@@ -4,6 +4,7 @@ import tracemalloc
 from datetime import date, datetime
 from decimal import Decimal
 
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -59,6 +60,13 @@ def test_a_missing_number_of_parquet_is_refused(tmp_path):
     path = parquet(tmp_path / "r.parquet", rows)
     with refused(f"{path}:2: 'score' must be a finite number, not nan"):
         list(read_records(path, Rating))
+
+
+def test_a_whole_number_that_others_lack_is_read_as_pandas_writes_it(tmp_path):
+    verdict = {"case_id": "c", "judge": "j", "rubric": "r@1", "order": [0], "valid": False}
+    pandas.DataFrame([verdict | {"row": 3}, verdict]).to_parquet(tmp_path / "v.parquet")
+    first, second = read_records(tmp_path / "v.parquet", Verdict)
+    assert (first.row, second.row) == (3, None)
 
 
 @pytest.mark.parametrize(

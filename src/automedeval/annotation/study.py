@@ -343,7 +343,9 @@ class _StudyReader(YamlFile):
         judges = self.texts(entry, "judges", usual, inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
-        for judge in set(judges) - set(judging):
+        if kind == "prefer" and "tie" in judges:
+            self.fail(f"{inside}judges", "a judge cannot be called 'tie', which is a choice")
+        for judge in sorted(set(judges) - set(judging)):
             fault = f"no valid verdict with a rationale of {judge!r} on these cases"
             self.fail(f"{inside}judges", fault)
         return KindPlan(kind, raters, overlap, roles, judges, draw)

@@ -106,7 +106,8 @@ def base_of(folder: Path) -> Path:
         return folder
     config = read_json(file)
     base, revision = config["base_model_name_or_path"], config.get("revision")
-    return checkpoint_folder(f"{base}@{revision}" if revision else base)
+    is_of_hub = revision and not Path(base).exists()
+    return checkpoint_folder(f"{base}@{revision}" if is_of_hub else base)
 
 
 def fingerprint(folder: Path, settings: list) -> str:

@@ -145,8 +145,8 @@ class OpenAIChat(Chat):
         )
         try:
             listed: Any = quick.get("/models", cast_to=object)
-            models = {entry["id"]: entry for entry in listed["data"]}
-            told = models.get(self.model, {})
+            same = (entry for entry in listed["data"] if entry["id"] == self.model)
+            told: JsonObject = next(same, {})
             return {name: told[name] for name in _IDENTITY if isinstance(told.get(name), str | int)}
         except openai.APIConnectionError as error:
             raise ChatError(f"{self.address}: {_cause(error)}") from None

@@ -6,7 +6,6 @@ responses. A long table has a row for each response: the columns question, model
 
 import itertools
 import re
-import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +34,9 @@ NOT_JUDGED = "no text, not judged"
 NO_TEXT = re.compile("|".join(_WORDS["no_text"]), re.S | re.I)
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
 CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
-SIGNS = string.punctuation + string.whitespace + "–—…"  # not those of a score in stars
+# Signs, but no stars and other pictures, which may be a score
+SIGNS = "(?:[^\\w\u2600-\u27bf\u2b50\U0001f300-\U0001faff]|_)+"
+AROUND = re.compile(rf"\A{SIGNS}|{SIGNS}\Z")
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 
 
@@ -197,7 +198,9 @@ def _case(rows: Sequence[_Row], by_id: bool) -> Case:
                 same = "id" if by_id else "question"
                 what = f"another {role} than {given[0].place}, with the same {same}"
                 raise RecordError(f"{row.place}: {what}")
-        about[role] = getattr(given[0], role) if given else None
+        cells = [getattr(row, role) for row in given]
+        # the shortest, so that another order of the rows changes nothing
+        about[role] = min(cells, key=lambda cell: (len(str(cell)), str(cell)), default=None)
     first = rows[0]
     return Case(
         id=first.id if by_id else "",
@@ -275,14 +278,16 @@ def plain(name: str) -> str:
 
 
 def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return role → column, and the columns of candidates, that `--columns` names."""
+    """Return role → column, and the columns of candidates, that `--columns` names; RecordError for a role that comes twice."""
     roles, responses = {}, []
     for entry in entries:
         role, sign, column = entry.partition("=")
-        if sign and role in NAMES:
-            roles[role] = column
-        else:
+        if not sign or role not in NAMES:
             responses.append(entry)
+        elif role in roles:
+            raise RecordError(f"--columns: {role!r} is named twice")
+        else:
+            roles[role] = column
     return roles, responses
 
 
@@ -304,12 +309,13 @@ def _find_answer(roles: dict[str, str], texts: Sequence[str]) -> list[str]:
     """Add to role → column, of a long table, that of the answers; return why it is in doubt."""
     if "model" not in roles:
         raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
-    doubts = _recognize(roles, texts, ["answer"])
-    if "answer" not in roles:
-        doubts.append(f"beside {roles['model']!r}, one column must be called answer")
-        if texts:
-            roles["answer"] = texts[0]
-    return doubts
+    if "answer" in roles:
+        return []
+    called = [name for name in texts if plain(name) in NAMES["answer"]]
+    if texts:
+        roles["answer"] = [*called, *texts][0]
+    doubt = f"beside {roles['model']!r}, one column must be called answer"
+    return [] if len(called) == 1 else [doubt]
 
 
 def _find_responses(
@@ -347,7 +353,7 @@ def no_value(cell: Any) -> bool:
     """Return whether a cell holds signs alone, or a word between signs that programs write where there is no value."""
     if not isinstance(cell, str) or not filled(cell):
         return False
-    word = cell.casefold().strip(SIGNS)
+    word = AROUND.sub("", cell.casefold())
     return not word or word in NO_VALUE
 
 

@@ -48,7 +48,8 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending", NO_ANSWER)  # states of an answer
+# States of an answer that is none
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
 
 PlacedRatings = list[tuple[str, Rating]]
 
@@ -313,7 +314,9 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     else:
         answers = list(_argilla(row))
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-        if not answers:
+        if not answers and "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
+            left_out[row["answer"]] += 1
+        elif not answers:
             yield row
     about = {key: cell for key, cell in about.items() if plain(key) in ABOUT_RATED}
     people: dict[Any, dict] = {}

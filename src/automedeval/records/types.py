@@ -138,6 +138,9 @@ class Record:
             # Parquet has null for what a row lacks.
             if key.default is not ... and record[name] is None:
                 continue
+            # pandas has 3.0 for 3 where other rows have none.
+            if key.kinds == (int, NoneType) and _is_whole(record[name]):
+                record = record | {name: int(record[name])}
             value = take(record, name, key.kinds)
             if isinstance(value, list):
                 value = tuple(take({name: entry}, name, key.entries) for entry in value)
@@ -154,6 +157,10 @@ class Record:
             if value != key.default:
                 record[name] = list(value) if isinstance(value, tuple) else value
         return record | getattr(self, "extra", {})
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, float) and value.is_integer()
 
 
 def _unknown(kind: Any, record: dict) -> dict:

@@ -50,7 +50,7 @@ class Part:
             return cls(name, None, quality)
         if type(take) is int and take >= 0:
             return cls(name, take, quality)
-        percent = re.fullmatch(r"(100|\d{1,2}(?:\.\d+)?) ?%", str(take))
+        percent = re.fullmatch(r"(100(?:\.0+)?|\d{1,2}(?:\.\d+)?) ?%", str(take))
         if percent is None:
             file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
         return cls(name, Fraction(percent[1]) / 100, quality)
@@ -139,26 +139,35 @@ def read_plan(path: str | Path) -> Plan:
     teachers = []
     for name, value in content["teachers"].items():
         teachers.append(Part.read(file, value, f"teachers.{name}.", [name], name))
-    stages: dict[str, list[Part]] = {}
-    rests: list[Part] = []
-    for stage in content["stages"]:
-        if not re.fullmatch(r"\w+", stage) or stage == TEST:
-            file.fail("stages", f"{stage!r} cannot be a stage's name")
-        stages[stage] = []
-        for at, value in enumerate(file.take(content["stages"], stage, list, inside="stages.")):
-            part = Part.read(file, value, f"stages.{stage}[{at}].", names)
-            stages[stage].append(part)
-            if part.take is not None:
-                continue
-            if any(map(part.overlaps, rests)):
-                file.fail("stages", f"two parts take the rest of {part}")
-            rests.append(part)
+    stages = _read_stages(file, content["stages"], names)
     test = Part.read(file, content.get("test", {"take": 0}), "test.", names, names[0])
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     failed = file.take(content, "failed_criteria", int, 1, least=1)
     seed = file.take(content, "seed", int, 0)
     return Plan(str(path), test, teachers, stages, failed, seed)
+
+
+def _read_stages(file: YamlFile, content: dict, teachers: Sequence[str]) -> dict[str, list[Part]]:
+    """Return the parts of each stage of a plan."""
+    stages: dict[str, list[Part]] = {}
+    rests: list[Part] = []
+    for stage in content:
+        if not re.fullmatch(r"\w+", stage) or stage == TEST:
+            file.fail("stages", f"{stage!r} cannot be a stage's name")
+        values = file.take(content, stage, list, inside="stages.")
+        if not values:
+            file.fail(f"stages.{stage}", "must have a part, or more")
+        stages[stage] = []
+        for at, value in enumerate(values):
+            part = Part.read(file, value, f"stages.{stage}[{at}].", teachers)
+            stages[stage].append(part)
+            if part.take is not None:
+                continue
+            if any(map(part.overlaps, rests)):
+                file.fail("stages", f"two parts take the rest of {part}")
+            rests.append(part)
+    return stages
 
 
 def assign(plan: Plan, verdicts: Qualities, untrainable: Collection[Key] = ()) -> Curriculum:

@@ -123,15 +123,15 @@ class Run(TrainerCallback):
 
     def _last_whole(self) -> tuple[str | None, float]:
         """Remove what a kill cut short; return the last whole checkpoint, and the seconds of training until then."""
-        seconds: dict[str | None, float] = {None: 0.0}
+        seconds: dict[Path, float] = {}
         for folder in self.output.glob("checkpoint-*"):
             try:
-                seconds[str(folder)] = float((folder / WHOLE).read_text(encoding="utf-8"))
+                seconds[folder] = float((folder / WHOLE).read_text(encoding="utf-8"))
             except (FileNotFoundError, ValueError):  # a full disk takes a mark without its content
                 print(f"{folder.name}: incomplete, removed", flush=True)
                 shutil.rmtree(folder)
         last = get_last_checkpoint(str(self.output))
-        return last, seconds[last]
+        return last, seconds[Path(last)] if last else 0.0
 
     def _reserve(self) -> bool:
         """Take the folder for this run, or go on in it; return whether the run has finished there."""
