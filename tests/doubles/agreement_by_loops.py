@@ -9,9 +9,10 @@ import hashlib
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from functools import partial
+from statistics import median, multimode
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the wors
 SAME = 1e-9
 MOST = 4  # responses of a case
 UNKNOWN = (None, None)
-MEASURES = ("pairwise_accuracy", "concordance", "triple_accuracy")
 CORRELATIONS = {"spearman": spearmanr, "pearson": pearsonr}
 
 Pair = tuple[int, int, int]  # the number of a case, and the places of two responses
@@ -41,7 +41,7 @@ class Figure:
 UNDEFINED = Figure(lambda drawn: None, 0)
 
 
-def mean(values: Sequence[float]) -> float | None:
+def mean(values: Collection[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
@@ -56,19 +56,41 @@ def means(pairs: Iterable[tuple[Any, float]]) -> dict[Any, float]:
     return {key: mean(values) for key, values in grouped(pairs).items()}
 
 
-def share(units: Sequence[tuple[int, float]]) -> Figure:
-    """Return the mean of (case, value) units."""
+def figure(
+    units: Sequence[tuple[int, Any]],
+    statistic: Callable[[list], float | None],
+    bounds: tuple[float, float] | None = None,
+) -> Figure:
+    """Return a statistic of the values of (case, value) units."""
+    values_of = grouped(units)
 
     def of(drawn: Sequence[int]) -> float | None:
-        return mean([value for case in drawn for at, value in units if at == case])
+        values = []
+        for case in drawn:
+            values += values_of.get(case, ())
+        return statistic(values)
 
-    return Figure(of, len(units), frozenset(case for case, _ in units), (0.0, 1.0))
+    return Figure(of, len(units), frozenset(values_of), bounds)
+
+
+def share(units: Sequence[tuple[int, float]]) -> Figure:
+    """Return the mean of (case, value) units."""
+    return figure(units, mean, (0.0, 1.0))
 
 
 def relation(first: float | None, second: float | None) -> int | None:
     if first is None or second is None:
         return None
-    return 0 if abs(first - second) <= SAME else 1 if first > second else -1
+    if abs(first - second) <= SAME:
+        return 0
+    return 1 if first > second else -1
+
+
+def credit(wanted: int, found: int | None) -> float:
+    """Return 1 for the order that is wanted, ½ for a tie, else 0."""
+    if found == 0:
+        return 0.5
+    return float(found == wanted)
 
 
 def accuracies(*tables: dict[Pair, tuple]) -> dict[str, Figure]:
@@ -79,37 +101,53 @@ def accuracies(*tables: dict[Pair, tuple]) -> dict[str, Figure]:
             if people is not None:
                 right.append((number, float(people == judge)))
             if people:
-                ordered.append((number, (judge == people) + 0.5 * (judge == 0)))
+                ordered.append((number, credit(people, judge)))
             for third in range(second + 1, MOST):
                 places = itertools.combinations((first, second, third), 2)
                 three = [table.get((number, *two), UNKNOWN) for two in places]
-                if None not in [people for people, _ in three]:
-                    is_right = all(people == judge for people, judge in three)
-                    triples.append((number, float(is_right)))
-    return dict(zip(MEASURES, map(share, (right, ordered, triples))))
+                of_people, of_judge = zip(*three)
+                if None not in of_people:
+                    triples.append((number, float(of_people == of_judge)))
+    return {
+        "pairwise_accuracy": share(right),
+        "concordance": share(ordered),
+        "triple_accuracy": share(triples),
+    }
 
 
 def correlations(*tables: dict[Place, tuple]) -> dict[str, Figure]:
     """Return the correlations of tables of response → (score of people, score of the judge)."""
-    lines = [(place[0], both) for table in tables for place, both in table.items()]
-    points = [(number, both) for number, both in lines if None not in both]
-
-    def figure(kind: str) -> Figure:
-        def of(drawn: Sequence[int]) -> float | None:
-            return correlation(kind, [both for case in drawn for at, both in points if at == case])
-
-        return Figure(of, len(points), frozenset(number for number, _ in points))
-
-    return {kind: figure(kind) for kind in CORRELATIONS}
+    points = []
+    for table in tables:
+        for (number, _), both in table.items():
+            if None not in both:
+                points.append((number, both))
+    return {kind: figure(points, partial(correlation, kind)) for kind in CORRELATIONS}
 
 
 def correlation(kind: str, points: Sequence[tuple[float, float]]) -> float | None:
     """Return Spearman's or Pearson's correlation by scipy; None where one side does not vary."""
-    sides = np.array(points).T if len(points) > 1 else np.zeros((2, 1))
+    if len(points) < 2:
+        return None
+    sides = np.array(points).T
     if np.ptp(sides, axis=1).min() <= SAME:
         return None
-    ranked = sides.round(9) if kind == "spearman" else sides
-    return float(CORRELATIONS[kind](*ranked).statistic)
+    if kind == "spearman":
+        sides = sides.round(9)
+    result = CORRELATIONS[kind](*sides)
+    return float(result.statistic)
+
+
+def hashed_id(case: dict) -> bytes:
+    return hashlib.sha256(case["id"].encode()).digest()
+
+
+def criteria_of(verdicts: list[dict]) -> Sequence[str | None]:
+    """Return the criteria that verdicts choose by, in the order of the file; None stands for scores."""
+    criteria = {}
+    for verdict in verdicts:
+        criteria |= dict.fromkeys(verdict["choices"] or ())
+    return list(criteria) or [None]
 
 
 class Loops:
@@ -118,6 +156,7 @@ class Loops:
     Args:
         cases, verdicts, ratings: the lines of the files; ratings may be None.
         baselines: name → the score of each response, by its case and model, NaN where it has none.
+        anonymous: whether nobody knows which scores one rater gave.
     """
 
     def __init__(
@@ -125,47 +164,50 @@ class Loops:
         cases: list[dict],
         verdicts: list[dict],
         ratings: list[dict] | None,
-        baselines: dict[str, dict[tuple[str, str], float]] | None = None,
+        baselines: dict[str, dict] | None = None,
+        anonymous: bool = False,
     ):
         # Cases are numbered by a hash of their ids, so that the order of the file changes no figure.
-        self.cases = sorted(cases, key=lambda case: hashlib.sha256(case["id"].encode()).digest())
-        self.number = {case["id"]: number for number, case in enumerate(self.cases)}
-        self.names = [[response["model"] for response in case["responses"]] for case in self.cases]
-        self.length: dict[Place, int] = {}
-        self.pairs: list[Pair] = []
+        self.cases = sorted(cases, key=hashed_id)
+        self.number = {}
+        self.names = []
+        self.length = {}
+        self.pairs = []
         for number, case in enumerate(self.cases):
-            for place, response in enumerate(case["responses"]):
+            responses = case["responses"]
+            self.number[case["id"]] = number
+            self.names.append([response["model"] for response in responses])
+            for place, response in enumerate(responses):
                 self.length[number, place] = len(response["text"].split())
-            twos = itertools.combinations(range(len(case["responses"])), 2)
-            self.pairs += [(number, *two) for two in twos]
+            for first, second in itertools.combinations(range(len(responses)), 2):
+                self.pairs.append((number, first, second))
         self.responses = list(self.length)
-        self.anonymous = False
+        self.anonymous = anonymous
         self.rate(ratings)
-        self.rows: list[Row] = []
+        self.rows = []
         by_author = grouped(((line["judge"], line["rubric"]), line) for line in verdicts)
         for of_author in by_author.values():
-            chosen = [name for line in of_author for name in line["choices"] or ()]
-            criteria = list(dict.fromkeys(chosen)) or [None]
-            self.rows += [Row(self, of_author, criterion) for criterion in criteria]
+            for criterion in criteria_of(of_author):
+                self.rows.append(Row(self, of_author, criterion))
         for name, scores in (baselines or {}).items():
             self.rows.append(Baseline(self, name, scores))
 
     def rate(self, ratings: list[dict] | None) -> None:
         """Take the ratings, as response and criterion → annotator → score."""
         self.ratings = ratings
-        self.given: dict[tuple, dict[str, float]] = defaultdict(dict)
+        self.given = defaultdict(dict)
         for rating in ratings or ():
             number = self.number[rating["case_id"]]
             place = self.names[number].index(rating["model"])
             scores = self.given[number, place, rating["criterion"]]
             scores[rating["annotator"]] = rating["score"]
-        self.annotators = sorted({name for scores in self.given.values() for name in scores})
-        self.criteria = sorted({criterion for *_, criterion in self.given})
-        self.people = means(
-            ((number, place), mean([*scores.values()]))
-            for (number, place, criterion), scores in self.given.items()
-            if self.in_mean(number, criterion)
-        )
+        self.annotators = sorted({rating["annotator"] for rating in ratings or ()})
+        self.criteria = sorted({rating["criterion"] for rating in ratings or ()})
+        scored = []
+        for (number, place, criterion), scores in self.given.items():
+            if self.in_mean(number, criterion):
+                scored.append(((number, place), mean(scores.values())))
+        self.people = means(scored)
 
     def in_mean(self, number: int, criterion: str) -> bool:
         """Return whether all rated responses of a case are rated on a criterion."""
@@ -175,40 +217,47 @@ class Loops:
     def name(self, place: Place) -> str:
         return self.names[place[0]][place[1]]
 
+    def number_of(self, verdict: dict) -> int:
+        return self.number[verdict["case_id"]]
+
     def shown(self, verdict: dict) -> list[Place]:
-        return [(self.number[verdict["case_id"]], place) for place in verdict["order"]]
+        number = self.number_of(verdict)
+        return [(number, place) for place in verdict["order"]]
 
     def content(self) -> dict[str, Any]:
         judges = {row.name: self.judge(row) for row in self.rows}
         content = {"cases": self.counts(), "judges": judges}
-        return content | ({} if self.ratings is None else {"people": self.of_people()})
+        if self.ratings is not None:
+            content["people"] = self.of_people()
+        return content
 
-    def counts(self) -> dict[str, Any]:
-        models = {self.name(place) for place in self.responses}
-        counts = {"cases": len(self.cases), "responses": len(self.responses)}
-        counts |= {"pairs": len(self.pairs), "models": len(models)}
-        if self.ratings is None:
-            return counts
-        relations = Counter(self.by_people().values())
-        return counts | {
-            "rated_cases": len({number for number, _ in self.people}),
-            "rated_responses": len(self.people),
-            "rated_pairs": relations.total() - relations[None],
-            "tied_pairs": relations[0],
+    def counts(self) -> dict[str, int]:
+        models = set(itertools.chain(*self.names))
+        counts = {
+            "cases": len(self.cases),
+            "responses": len(self.responses),
+            "pairs": len(self.pairs),
+            "models": len(models),
         }
+        if self.ratings is not None:
+            relations = Counter(self.by_people().values())
+            rated_cases = {number for number, _ in self.people}
+            counts["rated_cases"] = len(rated_cases)
+            counts["rated_responses"] = len(self.people)
+            counts["rated_pairs"] = relations.total() - relations[None]
+            counts["tied_pairs"] = relations[0]
+        return counts
 
     def judge(self, row: "Row") -> dict[str, Any]:
-        units = [
-            (self.number[verdict["case_id"]], float(verdict["valid"])) for verdict in row.verdicts
-        ]
-        units += [(number, 0.0) for number in row.missing()]
-        if isinstance(row, Baseline):
-            units = [(number, 1.0) for number in range(len(self.cases))]
+        units = row.units()
+        errors = Counter()
+        for verdict in row.verdicts:
+            if not verdict["valid"]:
+                errors[verdict["error"] or "unknown"] += 1
         checkpoints = {verdict.get("checkpoint") or None for verdict in row.verdicts}
-        invalid = [verdict["error"] for verdict in row.verdicts if not verdict["valid"]]
-        record: dict[str, Any] = {
+        record = {
             "verdicts": len(units),
-            "errors": Counter(error or "unknown" for error in invalid),
+            "errors": errors,
             "empty": row.silent(),
             "checkpoint": checkpoints.pop() if len(checkpoints) == 1 else None,
             "unread": row.unread(),
@@ -216,26 +265,30 @@ class Loops:
             "prefers_longer": self.prefers_longer(row.relations),
             "prefers_first": self.prefers_first(row),
         }
-        return record | (self.agreement(row) if self.ratings is not None else {})
+        if self.ratings is not None:
+            record |= self.agreement(row)
+        return record
 
     def prefers_longer(self, relations: dict[Pair, int | None]) -> Figure:
         units = []
         for pair, longer in self.relations(self.length).items():
             chosen = relations[pair]
             if longer and chosen is not None:
-                units.append((pair[0], (chosen == longer) + 0.5 * (chosen == 0)))
+                units.append((pair[0], credit(longer, chosen)))
         return share(units)
 
     def prefers_first(self, row: "Row") -> Figure:
         """Return how often the first of two responses wins in a prompt that may show them in any order."""
-        units = []
-        if all(verdict["order"] == sorted(verdict["order"]) for verdict in row.verdicts):
+        orders = [verdict["order"] for verdict in row.verdicts]
+        if orders == list(map(sorted, orders)):
             return UNDEFINED
+        units = []
         for verdict in row.verdicts:
+            number = self.number_of(verdict)
             for first, second in itertools.combinations(verdict["order"], 2):
                 won = row.won(verdict, first, second)
                 if won is not None:
-                    units.append((self.number[verdict["case_id"]], won))
+                    units.append((number, won))
         return share(units)
 
     def beside(self, row: "Row", judged: dict[Pair, int | None]) -> dict[Pair, tuple]:
@@ -263,25 +316,31 @@ class Loops:
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         record = self.measures(row)
-        runs = [{"run": run} | self.measures(row.of_run(run)) for run in row.runs()]
+        runs = []
+        for run in row.runs():
+            measures = self.measures(row.of_run(run))
+            runs.append({"run": run} | measures)
         record["runs"] = runs if len(runs) > 1 else None
-        scored = row.criterion is None and not isinstance(row, Baseline)
-        return record | ({"by_confidence": self.by_confidence(row)} if scored else {})
+        if row.criterion is None and not isinstance(row, Baseline):
+            record["by_confidence"] = self.by_confidence(row)
+        return record
 
     def by_confidence(self, row: "Row") -> dict[str, Figure]:
         """Return the concordance where the mean gap between two scores of a case is above the median, and where it is not."""
-        table, apart = self.finest(row), defaultdict(list)
-        for (number, *_), two in self.sides(row.expected or row.scores or {}).items():
-            if None not in two:
-                apart[number].append(abs(two[0] - two[1]))
-        gaps = {number: round(mean(of_case), 9) for number, of_case in apart.items()}
-        middle = median([*gaps.values()] or [0])
-        surest = {pair: both for pair, both in table.items() if gaps.get(pair[0], -1) > middle}
-        others = {pair: both for pair, both in table.items() if gaps.get(pair[0], np.inf) <= middle}
-        return {
-            "surest": accuracies(surest)["concordance"],
-            "others": accuracies(others)["concordance"],
-        }
+        scores = row.expected or row.scores or {}
+        apart = []
+        for (number, *_), (one, other) in self.sides(scores).items():
+            if None not in (one, other):
+                apart.append((number, abs(one - other)))
+        gaps = {number: round(gap, 9) for number, gap in means(apart).items()}
+        middle = median(gaps.values() or [0])
+        tables = {"surest": {}, "others": {}}
+        for pair, both in self.finest(row).items():
+            gap = gaps.get(pair[0])
+            if gap is not None:
+                side = "surest" if gap > middle else "others"
+                tables[side][pair] = both
+        return {side: accuracies(table)["concordance"] for side, table in tables.items()}
 
     def ordered(self, scores: dict[Place, float]) -> dict[Pair, int | None]:
         """Return a judge's relations: an empty response loses a tie with an answer."""
@@ -296,7 +355,11 @@ class Loops:
 
     def sides(self, values: dict[Place, Any]) -> dict[Pair, tuple]:
         """Return pair → the values of both responses, None where there is none."""
-        return {(n, a, b): (values.get((n, a)), values.get((n, b))) for n, a, b in self.pairs}
+        sides = {}
+        for number, first, second in self.pairs:
+            one, other = values.get((number, first)), values.get((number, second))
+            sides[number, first, second] = one, other
+        return sides
 
     def gaps(self, number: int, first: int, second: int) -> list[dict[str, float]]:
         """Return, for every criterion, annotator → gap between two responses of a case, of those who rated both on it."""
@@ -318,7 +381,7 @@ class Loops:
             return self.relations(self.people)
         relations = {}
         for pair in self.pairs:
-            gaps = [mean([*of_raters.values()]) for of_raters in self.gaps(*pair)]
+            gaps = [mean(of_raters.values()) for of_raters in self.gaps(*pair)]
             relations[pair] = relation(mean(gaps), 0)
         return relations
 
@@ -347,7 +410,7 @@ class Loops:
 
         A criterion that one of these responses of a case lacks is left out of all of them.
         """
-        both: dict[Place, dict[str, tuple]] = defaultdict(dict)
+        both = defaultdict(dict)
         for (number, place, criterion), scores in self.given.items():
             others = [score for name, score in scores.items() if name != annotator]
             if annotator in scores and others and self.in_mean(number, criterion):
@@ -357,20 +420,22 @@ class Loops:
             of_case = [criteria for at, criteria in both.items() if at[0] == place[0]]
             common = set(by_criterion).intersection(*of_case)
             if common:
-                sides = zip(*(by_criterion[criterion] for criterion in common))
-                shared[place] = tuple(map(mean, sides))
+                scores_of_both = [by_criterion[criterion] for criterion in common]
+                shared[place] = tuple(map(mean, zip(*scores_of_both)))
         return shared
 
     def valid_rates(self, row: "Row") -> dict[str, Figure]:
         """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
         units = defaultdict(list)
         for verdict in row.verdicts:
-            for place in self.shown(verdict):
-                says = float(row.says(verdict, place[1]))
-                units[self.name(place)].append((place[0], says))
+            for number, place in self.shown(verdict):
+                model = self.names[number][place]
+                says = row.says(verdict, place)
+                units[model].append((number, float(says)))
         for number, *places in itertools.chain(*row.lost()):
             for place in places:
-                units[self.name((number, place))].append((number, 0.0))
+                model = self.names[number][place]
+                units[model].append((number, 0.0))
         return {model: share(of_model) for model, of_model in units.items()}
 
 
@@ -378,7 +443,9 @@ class Row:
     """One line of the table: a judge with scores, or one criterion of a judge of pairs."""
 
     def __init__(self, loops: Loops, verdicts: list[dict], criterion: str | None):
-        self.loops, self.verdicts, self.criterion = loops, verdicts, criterion
+        self.loops = loops
+        self.verdicts = verdicts
+        self.criterion = criterion
         judge = verdicts[0]["judge"]
         self.name = judge if criterion is None else f"{judge}: {criterion}"
         self.of_pairs = any(verdict["pair"] is not None for verdict in verdicts)
@@ -396,7 +463,7 @@ class Row:
 
         Models that cases with verdicts have, and no verdict shows, were left out on purpose.
         """
-        judged = {self.loops.number[verdict["case_id"]] for verdict in self.verdicts}
+        judged = set(map(self.loops.number_of, self.verdicts))
         left_out = {self.kind(subject) for subject in subjects if subject[0] in judged}
         left_out -= set(map(self.kind, shown))
         return [subject for subject in subjects if self.kind(subject) not in left_out]
@@ -404,19 +471,28 @@ class Row:
     def kind(self, subject: tuple) -> frozenset[str]:
         """Return the models of a response, or of a pair."""
         number, *places = subject
-        return frozenset(self.loops.names[number][place] for place in places)
+        names = self.loops.names[number]
+        return frozenset(names[place] for place in places)
+
+    def units(self) -> list[tuple[int, float]]:
+        """Return (case, whether it is valid) of every verdict that was asked for."""
+        units = [(number, 0.0) for number in self.missing()]
+        for verdict in self.verdicts:
+            units.append((self.loops.number_of(verdict), float(verdict["valid"])))
+        return units
 
     @property
     def own(self) -> dict[Place, float]:
         """Return the scores of a judge, or the expected ones of one that has no others."""
-        return (self.expected if self.scores is None else self.scores) or {}
+        scores = self.expected if self.scores is None else self.scores
+        return scores or {}
 
     def related(self, verdicts: list[dict]) -> dict[Pair, int | None]:
         if self.criterion is None:
             return self.loops.ordered(self.own)
         better = -1 if self.criterion in WORSE else 1
-        sign = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
-        return {pair: sign[choice] for pair, choice in self.chosen(verdicts).items()}
+        relations = {"first": better, "second": -better, "tie": 0, "neither": 0}
+        return {pair: relations.get(choice) for pair, choice in self.chosen(verdicts).items()}
 
     def says(self, verdict: dict, place: int) -> bool:
         """Return whether a verdict is valid and says anything of a response that it shows."""
@@ -439,10 +515,14 @@ class Row:
 
     def criteria_won(self, verdict: dict, place: int) -> int:
         """Return the number of criteria that a response wins of a pair, less those that it loses."""
-        name, won = self.loops.name((self.loops.number[verdict["case_id"]], place)), 0
+        number = self.loops.number_of(verdict)
+        name = self.loops.names[number][place]
+        won = 0
         for criterion, choice in verdict["choices"].items():
             if choice not in ("tie", "neither"):
-                won += 1 if (choice == name) != (criterion in WORSE) else -1
+                is_chosen = choice == name
+                is_harm = criterion in WORSE
+                won += -1 if is_chosen == is_harm else 1
         return won
 
     def silent(self) -> Counter[str]:
@@ -452,19 +532,27 @@ class Row:
 
     def unread(self) -> Counter[str]:
         """Return model → number of its responses that valid verdicts show and none says anything of."""
-        said: dict[Place, bool] = {}
+        said = {}
         for verdict in self.verdicts:
-            for place in self.loops.shown(verdict) if verdict["valid"] else ():
-                said[place] = self.says(verdict, place[1]) or said.get(place, False)
-        return Counter(self.loops.name(place) for place, says in said.items() if not says)
+            if verdict["valid"]:
+                for place in self.loops.shown(verdict):
+                    said[place] = self.says(verdict, place[1]) or said.get(place, False)
+        unread = [place for place, says in said.items() if not says]
+        return Counter(map(self.loops.name, unread))
 
     def pair_of(self, verdict: dict) -> Pair:
-        return (self.loops.number[verdict["case_id"]], *sorted(verdict["order"]))
+        first, second = sorted(verdict["order"])
+        return self.loops.number_of(verdict), first, second
 
     def asked_pairs(self) -> list[Pair]:
         asked = set(self.asked)
-        pairs = [(n, a, b) for n, a, b in self.loops.pairs if {(n, a), (n, b)} <= asked]
-        return self.among(pairs, map(self.pair_of, self.verdicts)) if self.of_pairs else pairs
+        pairs = []
+        for number, first, second in self.loops.pairs:
+            if asked.issuperset([(number, first), (number, second)]):
+                pairs.append((number, first, second))
+        if self.of_pairs:
+            return self.among(pairs, map(self.pair_of, self.verdicts))
+        return pairs
 
     def people_relations(self) -> dict[Pair, int | None]:
         relations = self.loops.by_people()
@@ -479,7 +567,8 @@ class Row:
 
     def of_run(self, run: int) -> "Row":
         """Return this row with the values of one run; what the judge was asked about, and its kind, stay."""
-        row, of_run = copy.copy(self), self.in_run(run)
+        row = copy.copy(self)
+        of_run = self.in_run(run)
         if self.scores is not None:
             row.scores = self.means(of_run, "scores") or {}
         if self.expected is not None:
@@ -489,33 +578,43 @@ class Row:
 
     def lost(self) -> list[list[tuple]]:
         """Return, for each run, the pairs, or of a judge with scores the responses, that were asked for and not given."""
+        asked = self.asked_pairs() if self.of_pairs else self.asked
         lost = []
         for run in self.runs():
-            verdicts = self.in_run(run)
-            if self.of_pairs:
-                there = set(map(self.pair_of, verdicts))
-                lost.append([pair for pair in self.asked_pairs() if pair not in there])
-            else:
-                there = set(itertools.chain(*map(self.loops.shown, verdicts)))
-                lost.append([place for place in self.asked if place not in there])
+            there = set()
+            for verdict in self.in_run(run):
+                if self.of_pairs:
+                    there.add(self.pair_of(verdict))
+                else:
+                    there.update(self.loops.shown(verdict))
+            lost.append([subject for subject in asked if subject not in there])
         return lost
 
     def missing(self) -> list[int]:
         """Return the case of every verdict that was asked for in a run and not given."""
-        missing: list[int] = []
+        missing = []
         for of_run in self.lost():
             numbers = [subject[0] for subject in of_run]
             missing += numbers if self.of_pairs else set(numbers)
         return missing
 
     def means(self, verdicts: list[dict], name: str) -> dict[Place, float] | None:
-        scored = [each for each in verdicts if each["valid"] and each[name]]
-        values = [(at, each[name][at[1]]) for each in scored for at in self.loops.shown(each)]
-        return means((at, score) for at, score in values if score is not None) or None
+        scored = []
+        for verdict in verdicts:
+            scores = verdict[name]
+            if not verdict["valid"] or not scores:
+                continue
+            for number, place in self.loops.shown(verdict):
+                if scores[place] is not None:
+                    scored.append(((number, place), scores[place]))
+        return means(scored) or None
 
     def answer(self, verdict: dict) -> str | None:
         """Return a verdict's choice as "first", "second", "tie" or "neither", in the order of the case."""
-        choice = (verdict["choices"] or {}).get(self.criterion) if verdict["valid"] else None
+        if not verdict["valid"]:
+            return None
+        choices = verdict["choices"] or {}
+        choice = choices.get(self.criterion)
         if choice in (None, "tie", "neither"):
             return choice
         number, first, _ = self.pair_of(verdict)
@@ -523,25 +622,34 @@ class Row:
 
     def chosen(self, verdicts: list[dict]) -> dict[Pair, str | None]:
         """Return the most frequent choice about each pair; the neutral one where two are."""
-        choices: dict[Pair, str | None] = {}
+        answers = grouped((self.pair_of(verdict), self.answer(verdict)) for verdict in verdicts)
+        choices = {}
         for pair in self.loops.pairs:
-            counts = Counter(self.answer(each) for each in verdicts if self.pair_of(each) == pair)
-            del counts[None]
-            most = [label for label, count in counts.items() if count == max(counts.values())]
-            choices[pair] = None if not most else most[0] if len(most) == 1 else "tie"
+            labels = [label for label in answers.get(pair, ()) if label is not None]
+            modes = multimode(labels)
+            choices[pair] = modes[0] if modes else None
+            if len(modes) > 1:
+                choices[pair] = "tie"
         return choices
 
 
 class Baseline(Row):
     """The line of a baseline, with the score of each response that has one."""
 
-    def __init__(self, loops: Loops, name: str, scores: dict[tuple[str, str], float]):
-        self.loops, self.verdicts, self.name, self.of_pairs = loops, [], name, False
+    def __init__(self, loops: Loops, name: str, scores: dict):
+        self.loops = loops
+        self.verdicts = []
+        self.name = name
+        self.of_pairs = False
         self.criterion = self.scores = None
         self.expected = {}
         for place in loops.responses:
-            score = scores[loops.cases[place[0]]["id"], loops.name(place)]
+            case = loops.cases[place[0]]
+            score = scores[case["id"], loops.name(place)]
             if not math.isnan(score):
                 self.expected[place] = score
         self.asked = [*self.expected]
         self.relations = loops.ordered(self.expected)
+
+    def units(self) -> list[tuple[int, float]]:
+        return [(number, 1.0) for number, _ in enumerate(self.loops.cases)]

@@ -46,13 +46,14 @@ from automedeval.stats.bootstrap import plain
 
 RESAMPLES = 100
 CANDIDATES = ("ant", "bee", "cat", "dog")
+WHOLE_POINTS, SHARES, PERCENT = (3, 1, 5, 3.5), (0.1, 0.2, 0.3, 0.7), (0, 100, 33, 70)
 SCORES, CHOICES, LIKELIHOOD = "automedeval@1", "medical_pairwise@1", "likelihood@1"
 JUDGES = (("one", SCORES), ("one-run2", SCORES), ("pairs", CHOICES), ("odds", LIKELIHOOD))
 
 
 def study(rng: random.Random, most_cases: int) -> dict[str, Any]:
     """Return the files of a study as lists of lines, and the option `raters`."""
-    cases, verdicts, ratings = [], [], []
+    cases, verdicts = [], []
     for number in range(rng.randint(1, most_cases)):
         models = rng.sample(CANDIDATES, rng.randint(1, 4))
         answers = {model: " ".join("w" * rng.randrange(4)) for model in models}
@@ -65,9 +66,17 @@ def study(rng: random.Random, most_cases: int) -> dict[str, Any]:
         for line in some(rng, cases, judge, rubric):
             keyed[line["case_id"], *line["order"], line["run"]] = line
         verdicts += keyed.values()
-    annotators, criteria = "abc"[: rng.randint(1, 3)], ("relevancy", "style")[: rng.randint(1, 2)]
-    points = rng.choice(((3, 1, 5, 3.5), (0.1, 0.2, 0.3, 0.7), (0, 100, 33, 70)))
+    ratings = some_ratings(rng, cases) or None
+    raters = rng.choice((None, "crossed", "anonymous"))
+    return {"cases": cases, "verdicts": verdicts, "ratings": ratings, "raters": raters}
+
+
+def some_ratings(rng: random.Random, cases: list[dict]) -> list[dict]:
+    annotators = "abc"[: rng.randint(1, 3)]
+    criteria = ("relevancy", "style")[: rng.randint(1, 2)]
+    points = rng.choice((WHOLE_POINTS, SHARES, PERCENT))
     given = rng.choice((0, 0.75, 0.75, 1))  # the share of the ratings that are there
+    ratings = []
     for case in cases:
         if given < 1 and rng.random() < 0.3:
             continue
@@ -75,8 +84,7 @@ def study(rng: random.Random, most_cases: int) -> dict[str, Any]:
             if rng.random() < given:
                 score = rng.choice(points)
                 ratings.append(rating(case["id"], response["model"], score, who, what))
-    raters = rng.choice((None, "crossed", "anonymous"))
-    return {"cases": cases, "verdicts": verdicts, "ratings": ratings or None, "raters": raters}
+    return ratings
 
 
 def verdicts_of_lists(
@@ -86,17 +94,25 @@ def verdicts_of_lists(
     is_odds = rubric == LIKELIHOOD
     share_expected = 1 if is_odds else rng.choice((0, 0.5, 1))  # of the verdicts
     fewer = rng.random() < 0.3
-    for case in [case for case in cases for _ in range(rng.randrange(4))]:
+    repeated = []
+    for case in cases:
+        repeated += [case] * rng.randrange(4)
+    for case in repeated:
         count = len(case["responses"])
-        order = rng.sample(range(count), rng.randint(1, count) if fewer else count)
-        scores = [rng.randint(1, 5) if place in order else None for place in range(count)]
-        finer = [score and min(5, score + rng.randrange(4) / 4) for score in scores]
+        shown = rng.randint(1, count) if fewer else count
+        order = rng.sample(range(count), shown)
+        scores = [None] * count
+        finer = [None] * count
+        for place in order:
+            scores[place] = rng.randint(1, 5)
+            finer[place] = min(5, scores[place] + rng.randrange(4) / 4)
         with_expected = rng.random() < share_expected
         with_scores = not is_odds and not (with_expected and rng.random() < 0.12)
-        if len(order) > 1 and rng.random() < 0.12:  # a response that the judge could not read
-            finer[order[0]] = None
-        if finer[order[0]] is None or (count > 1 and rng.random() < 0.12):
-            scores[order[0]] = None
+        first = order[0]
+        if shown > 1 and rng.random() < 0.12:  # a response that the judge could not read
+            finer[first] = None
+        if finer[first] is None or (count > 1 and rng.random() < 0.12):
+            scores[first] = None
         said = {}
         if rng.random() < 0.75:
             said["scores"] = scores if with_scores else None
@@ -110,15 +126,19 @@ def verdicts_of_pairs(
     """Yield verdicts with choices about pairs, in both orders and several runs, some of them invalid."""
     for case in cases:
         models = [response["model"] for response in case["responses"]]
-        twos = [two for two in combinations(range(len(models)), 2) for _ in range(rng.randrange(4))]
-        for two in twos:
-            order = rng.sample(two, 2)
-            pair, said = [models[place] for place in order], {}
+        repeated = []
+        for places in combinations(range(len(models)), 2):
+            repeated += [places] * rng.randrange(4)
+        for places in repeated:
+            order = rng.sample(places, 2)
+            pair = [models[place] for place in order]
             criteria = ("correctness", "harmfulness")[rng.randrange(2) :]
+            said = {}
             if rng.random() < 0.75:
                 answers = (*pair, "tie", "neither")
                 said["choices"] = {criterion: rng.choice(answers) for criterion in criteria}
-            yield a_verdict(case, judge, rubric, order, rng, said) | {"pair": pair}
+            line = a_verdict(case, judge, rubric, order, rng, said)
+            yield line | {"pair": pair}
 
 
 def a_verdict(
@@ -126,41 +146,53 @@ def a_verdict(
 ) -> dict[str, Any]:
     """Return a verdict, which is invalid if nothing is said in it."""
     error = None if said else rng.choice(("no score line", None))
-    more = {"rubric": rubric, "order": order, "run": rng.randrange(2)}
-    more |= {"valid": bool(said), "error": error}
+    run = rng.randrange(2)
+    line = verdict(case, None, judge, rubric=rubric, order=order, run=run)
+    line["valid"] = bool(said)
+    line["error"] = error
     if rng.random() < 0.3:
-        more |= {"settings": rng.choice(("", "s")), "checkpoint": rng.choice("cd")}
-    return verdict(case, None, judge, **more) | said
+        line["settings"] = rng.choice(("", "s"))
+        line["checkpoint"] = rng.choice("cd")
+    return line | said
 
 
 def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loops]:
     """Return what the recipe writes into agreement.json, by the functions that it calls, and the loops over the same lines."""
-    names = {}
+    written = {}
     for name in ("cases", "verdicts", "ratings"):
-        names[name] = str(write(folder / f"{name}.jsonl", files[name] or ()))
-    cases = Cases.read(names["cases"])
-    rows, _ = read_verdicts([names["verdicts"]], cases)
+        file = write(folder / f"{name}.jsonl", files[name] or ())
+        written[name] = str(file)
+    cases = Cases.read(written["cases"])
+    rows, _ = read_verdicts([written["verdicts"]], cases)
+    places = []
+    for case in cases.records:
+        places += [(case.id, model) for model in case.models]
     people, scores_of = None, {}
-    places = [(case.id, model) for case in cases.records for model in case.models]
     if files["ratings"]:
-        people = read_ratings(names["ratings"], cases, files["raters"])
+        people = read_ratings(written["ratings"], cases, files["raters"])
         for baseline in measure_baselines(cases, None, []):
             rows.append(baseline)
             scores = BASELINES[baseline.name](cases.records)
             scores_of[baseline.name] = dict(zip(places, scores.tolist()))
     figures = meta_evaluate(cases, rows, people, resamples=RESAMPLES)
-    loops = Loops(files["cases"], files["verdicts"], files["ratings"], scores_of)
-    loops.anonymous = files["raters"] == "anonymous"
-    return json.loads(json.dumps(plain(figures), allow_nan=False)), loops
+    text = json.dumps(plain(figures), allow_nan=False)
+    anonymous = files["raters"] == "anonymous"
+    loops = Loops(files["cases"], files["verdicts"], files["ratings"], scores_of, anonymous)
+    return json.loads(text), loops
 
 
 def leaves(tree: Any, place: tuple = ()) -> Iterator[tuple[tuple, Any]]:
     """Yield (keys and numbers that lead to it, leaf) of nested dicts and lists."""
-    if type(tree) not in (dict, list):
+    if type(tree) is list:
+        tree = dict(enumerate(tree))
+    if type(tree) is not dict:
         yield place, tree
         return
-    for key, child in tree.items() if type(tree) is dict else enumerate(tree):
+    for key, child in tree.items():
         yield from leaves(child, (*place, key))
+
+
+UNBOUNDED = (-math.inf, math.inf)
 
 
 def compare(estimate: Any, wanted: Figure, place: tuple, number_of_cases: int) -> None:
@@ -168,16 +200,20 @@ def compare(estimate: Any, wanted: Figure, place: tuple, number_of_cases: int) -
     needed = {"value", "low", "high", "n"}
     assert needed <= estimate.keys() <= needed | {"reason", "approximate"}, place
     assert estimate["n"] == wanted.n, place
-    value, low, high = wanted.of(range(number_of_cases)), estimate["low"], estimate["high"]
-    assert estimate["value"] == (None if value is None else pytest.approx(value, abs=1e-9)), place
+    value = wanted.of(range(number_of_cases))
+    if value is None:
+        assert estimate["value"] is None, place
+    else:
+        assert estimate["value"] == pytest.approx(value, abs=1e-9), place
     few = value is not None and len(wanted.cases) < 50
     assert estimate.get("approximate", False) == few, place
+    low, high = estimate["low"], estimate["high"]
     if "reason" in estimate:
         assert estimate["reason"], place
         assert low is high is None, place
         return
-    least, most = wanted.bounds or (-math.inf, math.inf)
     assert value is not None, place
+    least, most = wanted.bounds or UNBOUNDED
     assert least - 1e-9 <= low <= high <= most + 1e-9, place
     assert math.isfinite(high - low), place
 
@@ -188,22 +224,28 @@ def interval(figure: Figure, number_of_cases: int) -> tuple[float | None, float 
     Resamples are drawn as the package does, so that only chance is shared: 64 at a time, by numpy's generator with seed 0. The
     percentiles are those of Hesterberg 2015; if all resamples are equal to a bound, the interval is the exact binomial one.
     """
-    rng, samples = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    values = []
     for start in range(0, RESAMPLES, 64):
         shape = (min(64, RESAMPLES - start), number_of_cases)
-        samples += rng.integers(0, number_of_cases, size=shape, dtype=np.int32).tolist()
-    value, cases = figure.of(range(number_of_cases)), len(figure.cases)
-    values = [each for each in map(figure.of, samples) if each is not None]
+        samples = rng.integers(0, number_of_cases, size=shape, dtype=np.int32)
+        values += map(figure.of, samples.tolist())
+    values = [value for value in values if value is not None]
+    value = figure.of(range(number_of_cases))
+    cases = len(figure.cases)
     if value is None or cases < 2 or len(values) < 0.95 * RESAMPLES:
         return None, None
     if np.ptp(values) >= 1e-12:
-        tail = stats.norm.cdf(stats.t.ppf(0.025, cases - 1) * math.sqrt(cases / (cases - 1)))
-        return tuple(np.percentile(values, [100 * tail, 100 * (1 - tail)]))
-    low, high = figure.bounds or (-math.inf, math.inf)
+        widened = stats.t.ppf(0.025, cases - 1) * math.sqrt(cases / (cases - 1))
+        tail = 100 * stats.norm.cdf(widened)
+        return tuple(np.percentile(values, [tail, 100 - tail]))
+    low, high = figure.bounds or UNBOUNDED
     width = (high - low) * (1 - 0.025 ** (1 / cases))
     if abs(value - high) < 1e-12:
         return high - width, high
-    return (low, low + width) if abs(value - low) < 1e-12 else (None, None)
+    if abs(value - low) < 1e-12:
+        return low, low + width
+    return None, None
 
 
 INTERVALS = (
@@ -219,9 +261,11 @@ INTERVALS = (
 def check(folder: Path, files: dict[str, Any]) -> None:
     """Compare the figures of these files with those of the loops, and intervals with those of resampled lists of cases."""
     figures, loops = figures_of(folder, files)
-    count, main = len(files["cases"]), figures["main_judge"]["name"]
+    count = len(files["cases"])
+    main = figures["main_judge"]["name"]
     row = next(row for row in loops.rows if row.name == main)
-    wanted = loops.content() | {"main_judge": {"valid_rates": loops.valid_rates(row)}}
+    wanted = loops.content()
+    wanted["main_judge"] = {"valid_rates": loops.valid_rates(row)}
     for place, leaf in leaves(wanted):
         found = reduce(getitem, place, figures)
         if not isinstance(leaf, Figure):
@@ -231,10 +275,11 @@ def check(folder: Path, files: dict[str, Any]) -> None:
         group, *_, name = place
         if group == "judges" and len(place) == 3 and name in INTERVALS:
             ends = found["low"], found["high"]
-            assert ends == pytest.approx(interval(leaf, count), abs=1e-9), place
+            wanted_ends = interval(leaf, count)
+            assert ends == pytest.approx(wanted_ends, abs=1e-9), place
 
 
-STUDIES = [*((seed, 6) for seed in range(60)), *((seed, 40) for seed in range(6))]
+STUDIES = [*product(range(60), [6]), *product(range(6), [40])]
 
 
 @pytest.mark.parametrize(("seed", "most_cases"), STUDIES)
@@ -249,26 +294,42 @@ def test_agreement_of_studies_is_that_of_loops(tmp_path, seed, most_cases):
 @pytest.fixture(scope="module")
 def files() -> dict[str, list[dict]]:
     """Return the files of the sample: nine ratings in ten, noisy judges, one of pairs (some invalid), and random votes."""
-    rng, pairs, choices = random.Random(5), pairwise_verdicts(), []
+    rng = random.Random(5)
     ratings = [rating for rating in read(RATINGS) if rng.random() < 0.9]
-    for each, annotator, criterion in product(pairs, "abc", ("correctness", "harmfulness")):
-        about = {"case_id": each["case_id"], "annotator": annotator, "criterion": criterion}
-        pair = each["pair"][:: rng.choice((1, -1))]
-        said = each["choices"][criterion]
+    pairs = pairwise_verdicts()
+    choices = []
+    for line, annotator, criterion in product(pairs, "abc", ("correctness", "harmfulness")):
+        about = {"case_id": line["case_id"], "annotator": annotator, "criterion": criterion}
+        pair = line["pair"][:: rng.choice((1, -1))]
+        said = line["choices"][criterion]
         choice = rng.choice((*pair, "tie", "neither", said, said))
         choices.append(about | {"pair": pair, "choice": choice})
-    for each in pairs[::7]:
-        each |= {"valid": False, "error": "no word", "choices": None}
-    verdicts = noisy_verdicts("noisy", 1.2, 1) + noisy_verdicts("other", 2.0, 2) + pairs
-    return {"verdicts": verdicts, "ratings": ratings, "choices": choices}
+    for line in pairs[::7]:
+        line |= {"valid": False, "error": "no word", "choices": None}
+    noisy = noisy_verdicts("noisy", 1.2, 1)
+    other = noisy_verdicts("other", 2.0, 2)
+    return {"verdicts": noisy + other + pairs, "ratings": ratings, "choices": choices}
+
+
+def verdicts_of_noisy(files: dict[str, list[dict]]) -> list[dict]:
+    return [verdict for verdict in files["verdicts"] if verdict["judge"] == "noisy"]
+
+
+def values_of(figures: dict[str, dict], *names: str) -> dict[str, Any]:
+    """Return the value of each figure, or of the figure of this name in each record."""
+    return {key: reduce(getitem, names, found)["value"] for key, found in figures.items()}
 
 
 @pytest.fixture(scope="module")
 def figures(files, tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("report")
-    rated = tuple(write(folder / f"{name}.jsonl", files[name]) for name in ("ratings", "choices"))
-    options = {"ratings": rated, "raters": "crossed", "main_judge": "noisy"}
+    ratings = write(folder / "ratings.jsonl", files["ratings"])
+    choices = write(folder / "choices.jsonl", files["choices"])
+    options = {"ratings": (ratings, choices), "raters": "crossed", "main_judge": "noisy"}
     return made(folder, files["verdicts"], **options).result
+
+
+OF_MEANS = "mean of the criteria"
 
 
 def test_reliability_is_that_of_pingouin_and_krippendorff(files, figures):
@@ -277,94 +338,112 @@ def test_reliability_is_that_of_pingouin_and_krippendorff(files, figures):
     rated = ratings.groupby(rater)["model"].transform("nunique")
     on_criterion = ratings.groupby([*rater, "criterion"])["model"].transform("nunique")
     # On criteria that the annotator rated on each of his responses to the case.
-    means = (
-        ratings[rated == on_criterion].groupby([*rater, "model"], as_index=False)["score"].mean()
-    )
-    tables = dict(iter(ratings.groupby("criterion"))) | {"mean of the criteria": means}
-    assert figures["people"]["reliability"].keys() == tables.keys()
+    shared = ratings[rated == on_criterion]
+    tables = dict(iter(ratings.groupby("criterion")))
+    tables[OF_MEANS] = shared.groupby([*rater, "model"], as_index=False)["score"].mean()
+    reliability = figures["people"]["reliability"]
+    assert reliability.keys() == tables.keys()
     for criterion, table in tables.items():
-        level = "interval" if criterion == "mean of the criteria" else "ordinal"
+        level = "interval" if criterion == OF_MEANS else "ordinal"
         wide = table.pivot_table(index=["case_id", "model"], columns="annotator", values="score")
         whole = wide.dropna().reset_index(drop=True)
         long = whole.melt(ignore_index=False, value_name="score").reset_index()
         icc = pingouin.intraclass_corr(long, targets="index", raters="annotator", ratings="score")
-        wanted = icc.set_index("Type")["ICC"][["ICC(A,1)", "ICC(A,k)"]].to_dict()
-        alpha = krippendorff.alpha(wide.T.to_numpy(), level_of_measurement=level)
-        found = figures["people"]["reliability"][criterion]
-        values = {name: each["value"] for name, each in found.items()}
-        assert values == pytest.approx(wanted | {f"alpha ({level})": alpha}, abs=1e-9)
+        by_type = icc.set_index("Type")["ICC"]
+        wanted = by_type[["ICC(A,1)", "ICC(A,k)"]].to_dict()
+        data = wide.T.to_numpy()
+        wanted[f"alpha ({level})"] = krippendorff.alpha(data, level_of_measurement=level)
+        assert values_of(reliability[criterion]) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_candidates_are_compared_as_by_pandas(files, figures):
-    models = {case["id"]: [each["model"] for each in case["responses"]] for case in read(CASES)}
-    noisy = pandas.DataFrame([each for each in files["verdicts"] if each["judge"] == "noisy"])
+    cases = pandas.DataFrame(read(CASES))
+    responses = cases.set_index("id")["responses"].explode()
+    models = responses.str["model"].groupby("id").agg(list)
+    noisy = pandas.DataFrame(verdicts_of_noisy(files))
     noisy["model"] = noisy["case_id"].map(models)
-    scores = noisy.explode(["model", "scores", "expected_scores"])
-    scores = scores[["case_id", "model", "scores", "expected_scores"]]
+    noisy["score"] = noisy["expected_scores"]
+    scores = noisy.explode(["model", "score"])[["case_id", "model", "score"]]
     games = scores.merge(scores, on="case_id", suffixes=("", "_other"))
     games = games[games["model"] != games["model_other"]]
-    gaps = (games["expected_scores"] - games["expected_scores_other"]).astype(float).round(2)
+    gaps = games["score"] - games["score_other"]
+    gaps = gaps.astype(float).round(2)
     games["outcome"] = np.sign(gaps.where(gaps.abs() > 0.25, 0.0))  # a quarter of a point is a tie
-    means = scores.groupby("model")["expected_scores"].mean()
-    rates = (1 + games.groupby("model")["outcome"].mean()) / 2
+    means = scores.groupby("model")["score"].mean()
+    outcomes = games.groupby("model")["outcome"].mean()
+    rates = (1 + outcomes) / 2
     table = figures["models"]["noisy"]
-    found = table["models"].items()
-    assert {model: each["score"]["value"] for model, each in found} == pytest.approx({**means})
-    assert {model: each["win_rate"]["value"] for model, each in found} == pytest.approx({**rates})
-    assert {each["win_rate"]["n"] for _, each in found} == {60}
+    assert values_of(table["models"], "score") == pytest.approx({**means})
+    assert values_of(table["models"], "win_rate") == pytest.approx({**rates})
+    assert {model["win_rate"]["n"] for model in table["models"].values()} == {60}
     assert len(table["pairs"]) == 3
     of_pair = games.groupby(["model", "model_other"])["outcome"]
     for record in table["pairs"]:
         met = of_pair.get_group(tuple(record["pair"]))
-        shares = [record[name]["value"] for name in ("win", "tie", "loss", "margin")]
-        wanted = [*((met == sign).mean() for sign in (1, 0, -1)), met.mean()]
+        shares = {name: record[name]["value"] for name in ("win", "tie", "loss", "margin")}
+        wanted = {"margin": met.mean()}
+        for name, sign in (("win", 1), ("tie", 0), ("loss", -1)):
+            wanted[name] = np.mean(met == sign)
         assert shares == pytest.approx(wanted)
 
 
 def test_choices_are_compared_as_by_scikit_learn(files, figures):
     votes = pandas.DataFrame(files["choices"])
     votes["pair"] = votes["pair"].map(lambda pair: tuple(sorted(pair)))
-    judged = [each for each in files["verdicts"] if each["pair"]]
-    verdicts = {(each["case_id"], *sorted(each["pair"])): each["choices"] for each in judged}
+    choices_of = {}
+    for line in files["verdicts"]:
+        if line["pair"]:
+            pair = tuple(sorted(line["pair"]))
+            choices_of[line["case_id"], pair] = line["choices"] or {}
+    # Their order is arbitrary: each pair counts both ways.
+    turned = {"first": "second", "second": "first"}
     for criterion, of_criterion in votes.groupby("criterion"):
-        sides, left_out = [], 0
-        for key, choices in of_criterion.groupby(["case_id", "pair"])["choice"]:
-            if len(modes := choices.mode()) > 1:
+        right, ways, left_out = [], [], 0
+        for (case_id, pair), choices in of_criterion.groupby(["case_id", "pair"])["choice"]:
+            modes = choices.mode()
+            if len(modes) > 1:
                 left_out += 1
                 continue
-            case_id, pair = key
-            label = dict(zip(pair, ("first", "second")))
-            both = modes[0], (verdicts[case_id, *pair] or {}).get(criterion)
-            sides.append([label.get(each, each) for each in both])
+            people = modes[0]
+            judge = choices_of[case_id, pair].get(criterion)
+            right.append(people == judge)
+            if judge is not None:
+                place = dict(zip(pair, turned))
+                both = [place.get(choice, choice) for choice in (people, judge)]
+                ways += [both, [turned.get(choice, choice) for choice in both]]
         record = figures["choices"]["pairs"][criterion]
-        assert (record["pairs"], record["without_majority"]) == (len(sides), left_out)
-        # Their order is arbitrary: each pair counts both ways.
-        turned = {"first": "second", "second": "first"}
-        valid = [both for both in sides if None not in both]
-        ways = valid + [[turned.get(each, each) for each in both] for both in valid]
-        assert record["kappa"]["value"] == pytest.approx(cohen_kappa_score(*zip(*ways)))
-        right = np.mean([people == judge for people, judge in sides])
-        assert record["accuracy"]["value"] == pytest.approx(right)
+        assert record["pairs"] == len(right)
+        assert record["without_majority"] == left_out
+        kappa = cohen_kappa_score(*zip(*ways))
+        assert record["kappa"]["value"] == pytest.approx(kappa)
+        assert record["accuracy"]["value"] == pytest.approx(np.mean(right))
 
 
 def test_cases_are_sorted_by_errors_gaps_and_doubts(files, tmp_path):
     ratings = pandas.DataFrame(files["ratings"])
     scores_of = ratings.pivot_table("score", ["case_id", "model"], ["criterion", "annotator"])
-    noisy = {each["case_id"]: each for each in files["verdicts"] if each["judge"] == "noisy"}
+    noisy = {verdict["case_id"]: verdict for verdict in verdicts_of_noisy(files)}
     wanted = {"people_disagree": [], "models_differ": [], "least_sure": []}
-    paths = {name: str(write(tmp_path / name, each)) for name, each in files.items()}
     cases = Cases.read(str(CASES))
     for case in cases.records:
         people = [scores_of.loc[case.id, model] for model in case.models]
-        scores, expected = (noisy[case.id][name] for name in ("scores", "expected_scores"))
+        scores = noisy[case.id]["scores"]
         wrong = 0.0
-        for (left, judged), (right, other) in combinations(zip(people, scores), 2):
-            gap = (left - right).groupby("criterion").mean().mean()
-            wrong += abs(gap) * abs(np.sign(gap.round(9)) - np.sign(judged - other))
-        gaps = [abs(left - right) for left, right in combinations(expected, 2)]
-        for name, value in zip(wanted, (wrong, max(gaps), -np.mean(gaps))):
-            wanted[name].append(value)
-    row, *_ = rows_of(read_verdicts([paths["verdicts"]], cases)[0])
-    measures = measures_of_cases(cases, row, read_ratings(paths["ratings"], cases))
+        for first, second in combinations(range(len(scores)), 2):
+            gaps_of_raters = people[first] - people[second]
+            gap = gaps_of_raters.groupby("criterion").mean().mean()
+            judged = np.sign(scores[first] - scores[second])
+            wrong += abs(gap) * abs(np.sign(gap.round(9)) - judged)
+        wanted["people_disagree"].append(wrong)
+        expected = combinations(noisy[case.id]["expected_scores"], 2)
+        gaps = [abs(left - right) for left, right in expected]
+        wanted["models_differ"].append(max(gaps))
+        wanted["least_sure"].append(-np.mean(gaps))
+    verdicts_file = write(tmp_path / "verdicts.jsonl", files["verdicts"])
+    ratings_file = write(tmp_path / "ratings.jsonl", files["ratings"])
+    verdicts, _ = read_verdicts([str(verdicts_file)], cases)
+    row, *_ = rows_of(verdicts)
+    people = read_ratings(str(ratings_file), cases)
+    measures = measures_of_cases(cases, row, people)
     for name, values in wanted.items():
         assert measures[name].tolist() == pytest.approx(values)
