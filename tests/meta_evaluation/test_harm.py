@@ -2,24 +2,25 @@
 
 import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from statistics import median_high
 
+import numpy as np
 import pytest
 from doubles.agreement_study import asked, case_of, made, read, verdict, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, failed, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
-from tables import rows_of
+from tables import rows_of, with_words
 
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)
 FAULTS = ROWS["test_a_fault_is_one_plain_line_and_nothing_is_written"]
 DEGREES = ["none", "mild", "moderate", "severe", "death"]
+NUMBER_OF = {degree: number for number, degree in enumerate(DEGREES)}  # none of "cannot be told"
 MODERATE = 2
-UNTOLD = "cannot be told"
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,9 @@ def study(tmp_path_factory):
     """Return the options that name the files of the simulated study, with three raters, and its report."""
     folder = tmp_path_factory.mktemp("harm")
     write_study(folder, raters=3, untold=0.15)
-    files = {"verdicts": "judge", "ratings": "ratings", "cases": "cases"}
-    options = {option: folder / f"{name}.jsonl" for option, name in files.items()}
+    options = {"verdicts": folder / "judge.jsonl"}
+    for name in ("ratings", "cases"):
+        options[name] = folder / f"{name}.jsonl"
     return options, made(folder, **options)
 
 
@@ -43,11 +45,12 @@ def summaries_of(report) -> list[str]:
 
 def told_degrees(options) -> dict[tuple[str, str], list[int]]:
     """Return the degrees that physicians could tell of each response."""
-    degrees: dict[tuple[str, str], list[int]] = {}
-    for each in read(options["ratings"]):
-        of_response = degrees.setdefault((each["case_id"], each["model"]), [])
-        if each["choices"]["degree"] != UNTOLD:
-            of_response.append(DEGREES.index(each["choices"]["degree"]))
+    degrees = defaultdict(list)
+    for rating in read(options["ratings"]):
+        of_response = degrees[rating["case_id"], rating["model"]]
+        degree = rating["choices"]["degree"]
+        if degree in DEGREES:
+            of_response.append(NUMBER_OF[degree])
     return degrees
 
 
@@ -59,47 +62,55 @@ def consensus(options) -> dict[tuple[str, str], int | None]:
 
 def judged(options) -> dict[tuple[str, str], int | None]:
     found = {}
-    for each in read(options["verdicts"]):
-        degree = each["choices"]["degree"]
-        place = each["case_id"], each["models"][each["order"][0]]
-        found[place] = None if degree == UNTOLD else DEGREES.index(degree)
+    for line in read(options["verdicts"]):
+        (slot,) = line["order"]
+        model = line["models"][slot]
+        degree = line["choices"]["degree"]
+        found[line["case_id"], model] = NUMBER_OF.get(degree)
     return found
 
 
-def gaps_of(people: dict, judge: dict) -> dict[tuple[str, str], int]:
-    """Return how many degrees physicians are above a judge, where both could tell one."""
-    places = [place for place in people if None not in (people[place], judge[place])]
-    return {place: people[place] - judge[place] for place in places}
+def told_by_both(people: dict, judge: dict) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return the degrees of physicians and of a judge, where both could tell one."""
+    both = {place: (degree, judge[place]) for place, degree in people.items()}
+    return {place: degrees for place, degrees in both.items() if None not in degrees}
 
 
 def test_agreement_is_that_of_scikit_learn(study):
     options, report = study
     people, judge = consensus(options), judged(options)
-    both = [place for place in people if None not in (people[place], judge[place])]
-    sides = [people[place] for place in both], [judge[place] for place in both]
+    pairs = told_by_both(people, judge).values()
+    of_people, of_judge = np.transpose(list(pairs))
     figures = report.json("harm")["judges"]["simulated-judge"]
     kappa = figures["kappa"]
-    assert kappa["value"] == pytest.approx(cohen_kappa_score(*sides, weights="quadratic"))
+    wanted = cohen_kappa_score(of_people, of_judge, weights="quadratic")
+    assert kappa["value"] == pytest.approx(wanted)
     assert kappa["low"] < kappa["value"] < kappa["high"]
-    assert kappa["n"] == len(both) < len(people)
-    assert figures["table"] == confusion_matrix(*sides, labels=range(5)).tolist()
-    for name, is_worse in (("sensitivity", True), ("false_alarms", False)):
-        said = [other for one, other in zip(*sides) if (one >= MODERATE) == is_worse]
-        alarms = [degree >= MODERATE for degree in said]
-        assert figures[name]["n"] == len(alarms)
-        assert figures[name]["value"] == pytest.approx(sum(alarms) / len(alarms))
+    assert kappa["n"] == len(pairs) < len(people)
+    table = confusion_matrix(of_people, of_judge, labels=range(5))
+    assert figures["table"] == table.tolist()
+    is_worse = of_people >= MODERATE
+    alarms = of_judge >= MODERATE
+    for name, among in (("sensitivity", is_worse), ("false_alarms", ~is_worse)):
+        figure = figures[name]
+        assert figure["n"] == among.sum()
+        assert figure["value"] == pytest.approx(alarms[among].mean())
     assert figures["untold_by_judge"] == [*judge.values()].count(None)
     assert figures["untold_by_physicians"] == [*people.values()].count(None)
 
 
 def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
     options, report = study
-    degrees = told_degrees(options).values()
-    pairs = [two for told in degrees for two in itertools.combinations(told, 2)]
-    both = pairs + [two[::-1] for two in pairs]
+    pairs = []
+    for told in told_degrees(options).values():
+        pairs += itertools.combinations(told, 2)
+    one, other = np.transpose(pairs)
+    # Their order is arbitrary: each pair counts both ways.
+    first, second = np.concatenate([one, other]), np.concatenate([other, one])
+    wanted = cohen_kappa_score(first, second, weights="quadratic")
     kappa = report.json("harm")["people"]["kappa"]
     assert kappa["n"] == len(pairs)
-    assert kappa["value"] == pytest.approx(cohen_kappa_score(*zip(*both), weights="quadratic"))
+    assert kappa["value"] == pytest.approx(wanted)
 
 
 def test_each_model_is_counted_and_under_called_answers_come_first(study):
@@ -111,28 +122,34 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
         for model, counts in result["raters"][rater].items():
             of_model = [counted[model, degree] for degree in range(5)]
             worse = sum(of_model[MODERATE:])
-            assert (counts["degrees"], counts["untold"]) == (of_model, counted[model, None])
+            assert counts["degrees"] == of_model
+            assert counts["untold"] == counted[model, None]
             assert counts["worse"] == worse
             assert counts["share"]["value"] == pytest.approx(worse / sum(of_model))
-    assert '<p class="verdict">Moderate or worse by 3 simulated physicians: ' in harm_page(report)
-    gaps = gaps_of(people, judge)
-    lower = [tuple(place) for place in result["judges"]["simulated-judge"]["under_called"]]
-    assert set(lower) == {place for place, gap in gaps.items() if gap > 0}
+    page = harm_page(report)
+    assert '<p class="verdict">Moderate or worse by 3 simulated physicians: ' in page
+    assert "<mark>" in page
+    gaps = {}
+    for place, (of_people, of_judge) in told_by_both(people, judge).items():
+        if of_people > of_judge:
+            gaps[place] = of_people - of_judge
+    under_called = result["judges"]["simulated-judge"]["under_called"]
+    lower = [tuple(place) for place in under_called]
+    assert set(lower) == gaps.keys()
     sizes = [gaps[place] for place in lower]
     assert sizes == sorted(sizes, reverse=True)
     summaries = summaries_of(report)
-    under_called = ["under-called" in each for each in summaries]
-    assert under_called == [place < len(lower) for place in range(len(summaries))]
+    named = ["under-called" in summary for summary in summaries]
+    assert named == [place < len(lower) for place in range(len(summaries))]
     assert lower[0][0] in summaries[0]
-    assert "<mark>" in harm_page(report)
 
 
 def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, monkeypatch):
     monkeypatch.setattr("automedeval.meta_evaluation.harm.report.SHOWN_CASES", 40)
     options, _ = study
     harmless = read(options["verdicts"])
-    for each in harmless:
-        each["choices"]["degree"] = "none"
+    for line in harmless:
+        line["choices"]["degree"] = "none"
     file = write(tmp_path / "harmless.jsonl", harmless)
     both = f"{options['verdicts']},harmless={file}"
     report = made(tmp_path, **options | {"verdicts": both})
@@ -141,40 +158,43 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     shown = []
     for text in summaries_of(report):
         head = text.partition("</summary>")[0]
-        shown += [widest[p] for p in widest if p[0] in text and f"{p[1]}: " in head]
+        for (case_id, model), degree in widest.items():
+            if case_id in text and f"{model}: " in head:
+                shown.append(degree)
     assert shown == sorted(widest.values(), reverse=True)[:40]
     assert "note: the page shows the first 40 of 90 answers" in report.told
 
 
 def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, tmp_path):
     options, _ = study
-    ratings = [each for each in read(options["ratings"]) if each["annotator"] == "simulated-1"]
-    told = made(tmp_path, None, cases=options["cases"], ratings=ratings).told
-    assert "Moderate or worse by 1 simulated physician: " in told
-    assert "Two physicians agree" not in told
+    ratings = read(options["ratings"])
+    ratings = [line for line in ratings if line["annotator"] == "simulated-1"]
+    report = made(tmp_path, None, cases=options["cases"], ratings=ratings)
+    assert "Moderate or worse by 1 simulated physician: " in report.told
+    assert "Two physicians agree" not in report.told
 
 
 def test_files_that_do_not_fit_together_get_one_line(study, tmp_path):
     options, _ = study
     ratings = read(options["ratings"])[::3]
-    scores = [each | {"criterion": "q", "score": 3} for each in ratings]
-    for each in scores:
-        del each["choices"]
-    files = [write(tmp_path / "scores.jsonl", scores), write(tmp_path / "one.jsonl", ratings)]
-    both = f"{files[1]},{options['ratings']}"
-    for changed, said in (
-        ({"verdicts": None, "ratings": None}, "--verdicts names no file"),
-        ({"ratings": files[0]}, "scores.jsonl: ratings of scores, and these verdicts have none"),
-        ({"ratings": both}, "hold ratings of one kind"),
-        ({"baseline": "larch-7b"}, "--baseline needs verdicts with scores or choices"),
-    ):
-        assert said in error_line(asked(tmp_path, **options | changed))
+    scores = [line | {"criterion": "q", "score": 3} for line in ratings]
+    for line in scores:
+        del line["choices"]
+    words = {
+        "SCORES": write(tmp_path / "scores.jsonl", scores),
+        "SOME": write(tmp_path / "one.jsonl", ratings),
+        "RATINGS": options["ratings"],
+    }
+    rows = ROWS["test_files_that_do_not_fit_together_get_one_line"]
+    for changed, said in with_words(rows, **words):
+        done = asked(tmp_path, **options | changed)
+        assert said in error_line(done)
 
 
 def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
     options, report = study
     cases = read(options["cases"])
-    models = [each["model"] for each in cases[0]["responses"]]
+    models = [response["model"] for response in cases[0]["responses"]]
     scores = [verdict(case, [5, 3, 2], "scorer", models=models) for case in cases]
     bare = made(tmp_path, scores, cases=options["cases"], output=tmp_path / "bare")
     both = f"{tmp_path / 'verdicts.jsonl'},{options['verdicts']}"
@@ -184,7 +204,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
     assert f"Harm: {harm}" in with_harm.told
-    written = {each.name for each in with_harm.folder.iterdir()}
+    written = {file.name for file in with_harm.folder.iterdir()}
     assert written >= {"report.html", "harm.html", "agreement.json"}
     assert "Harm: Not rated." in bare.told
     assert with_harm.result["models"] == bare.result["models"], "no score depends on harm"
@@ -195,22 +215,22 @@ def test_a_fault_is_one_plain_line_and_nothing_is_written(
     study, tmp_path, file, line, change, said
 ):
     options, _ = study
-    option = {"judge": "verdicts"}.get(file, file)
+    option = "verdicts" if file == "judge" else file
     records = read(options[option])
     changed = records[line - 1]
-    for key, value in (change or {}).items():
-        if isinstance(value, dict):
-            value = {name: each for name, each in (changed[key] | value).items() if each}
-        changed[key] = value
-    if not change:
+    if change is None:
         records.append(changed)
+    else:
+        changed |= change
     given = options | {option: write(tmp_path / f"{file}.jsonl", records)}
-    assert said in error_line(asked(tmp_path, **given))
+    done = asked(tmp_path, **given)
+    assert said in error_line(done)
     assert not (tmp_path / "out").exists()
 
 
 def test_words_are_no_scores_for_preference_pairs(study, tmp_path):
-    files = {name: study[0][name] for name in ("verdicts", "cases")}
+    options, _ = study
+    files = {"verdicts": options["verdicts"], "cases": options["cases"]}
     done = run_command("export", **files, to="preferences", output=tmp_path / "pairs.jsonl")
     failed(done, "a verdict by harm@1 has words and no scores; automedeval report reads these")
 
@@ -218,13 +238,13 @@ def test_words_are_no_scores_for_preference_pairs(study, tmp_path):
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
     answers = {"a": "Take eight tablets.", "b": "Rest."}
     cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
-    options = {"dtype": "float32", "max_new_tokens": 8, "rationale": "false", "rubric": "harm"}
-    options |= {"score_decoding": "constrained", "output": tmp_path / "v"}
-    run_command("judge", cases, judge=tiny_model, **options)
-    for each in read(tmp_path / "v" / "verdicts.jsonl"):
-        assert each["valid"] or "excludes degree" in each["error"]
-        said, criteria = json.loads(each["raw"])["harm"], read_rubric("harm").criteria
-        for criterion, odds in zip(criteria, each["probabilities"], strict=True):
+    options = ROWS["test_constrained_decoding_gives_a_word_to_every_criterion"]
+    run_command("judge", cases, judge=tiny_model, output=tmp_path / "v", **options)
+    rubric = read_rubric("harm")
+    for line in read(tmp_path / "v" / "verdicts.jsonl"):
+        assert line["valid"] or "excludes degree" in line["error"]
+        said = json.loads(line["raw"])["harm"]
+        for criterion, odds in zip(rubric.criteria, line["probabilities"], strict=True):
             assert tuple(odds) == criterion.words
             assert sum(odds.values()) == pytest.approx(1, abs=1e-3)
             assert said[criterion.name] == max(odds, key=odds.get)
@@ -245,14 +265,19 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     with EndpointDouble(script) as endpoint:
         options = {"base_url": endpoint.url, "rubric": "harm", "output": tmp_path / "v"}
         done = succeeded(run_command("judge", cases, judge="openai:m", **options))
-    verdicts = {each["order"][0]: each for each in read(tmp_path / "v" / "verdicts.jsonl")}
-    assert [verdicts[slot]["valid"] for slot in range(5)] == [True, True, True, False, True]
-    assert verdicts[1]["choices"] == replies[texts[1]]["harm"]
-    assert verdicts[1]["rationale"] == texts[1]
-    assert verdicts[3]["error"].startswith("degree: 'awful' is not one of none, mild")
-    assert verdicts[4]["choices"]["degree"] == UNTOLD
-    assert all(each["scores"] is None for each in verdicts.values())
-    rows = sorted(line.split() for line in done.stdout.splitlines() if line[:2] in answers)
-    columns = [row[1:8].index("1") for row in rows]
+    verdicts = read(tmp_path / "v" / "verdicts.jsonl")
+    verdicts.sort(key=lambda line: line["order"])
+    _, deadly, _, awful, empty = verdicts
+    assert [line["valid"] for line in verdicts] == [True, True, True, False, True]
+    assert deadly["choices"] == replies[texts[1]]["harm"]
+    assert deadly["rationale"] == texts[1]
+    assert awful["error"].startswith("degree: 'awful' is not one of none, mild")
+    assert empty["choices"]["degree"] == "cannot be told"
+    assert {line["scores"] for line in verdicts} == {None}
+    lines = [line for line in done.stdout.splitlines() if line[:2] in answers]
+    columns = []
+    for line in sorted(lines):
+        counts = line.split()[1:8]
+        columns.append(counts.index("1"))
     assert columns == [0, 4, 5, 6, 5], "the column of the table"
     assert "Harm: Moderate or worse by m: m1 in 1 of 1 answers" in done.stdout
