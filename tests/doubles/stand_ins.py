@@ -30,13 +30,10 @@ WINDOW = 2048  # tokens, as LLaMA has
 CHAT_WINDOW = 16384  # of a model with a chat template of its own, such as DeepSeek-R1-Distill
 SHAPES = TABLES["shapes"]
 WIDTH = SHAPES["bert"]["hidden_size"]  # of an encoder's vectors
-VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
-DOCTORS = tuple(
-    f"simulated-{role}"
-    for role in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
-)
-MASTERS = tuple(f"simulated-master-{number}" for number in (1, 2, 3))
-CHECKS = ("knowledge", "attribution", "fluency")
+VERIFIERS = TABLES["verifiers"]
+DOCTORS = TABLES["doctors"]
+MASTERS = TABLES["masters"]
+CHECKS = TABLES["checks"]
 FAILED = {tuple(criteria): count for criteria, count in TABLES["failed"]}
 BROUGHT: dict[str, tuple[str, str | None]] = TABLES["brought"]
 
@@ -53,26 +50,41 @@ def stand_in(path: str, place: Path, judges: Sequence[str] = ()) -> None:
     scratch = target.with_name(f".{target.name}.making")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(scratch, ignore_errors=True)
-    makers = {
-        "wikidoc": lambda: _write(scratch, _wikidoc(place)),
-        "medtext": lambda: _write(scratch, _medtext(place)),
-        "book": lambda: shutil.copytree(
-            place / SAMPLE / "books",
-            scratch,
-            ignore=lambda _, names: set(names) - {f"{target.name}.md"},
-        ),
-        "llama": lambda: _llama(scratch, place),
-        "chat_llama": lambda: _llama(scratch, place, chat=True),
-        "bert": lambda: _bert(scratch, place, layers=17),  # as bert-score's table has it
-        "encoder": lambda: _encoder(scratch, place),
-        "checks": lambda: _write(scratch, checks(read_records(rated, Verdict))),
-        "ratings": lambda: _write(scratch, _ratings(rated, place)),
-        "bart": lambda: _bart(scratch),
-        "verdict_ratings": lambda: _write(scratch, _verdict_ratings(rated, judges[:1])),
-        "preferences": lambda: _write(scratch, _preferences(rated, judges)),
-    }
-    makers[kind]()
+    match kind:
+        case "book":
+            scratch.mkdir()
+            shutil.copy(place / SAMPLE / "books" / f"{target.name}.md", scratch)
+        case "llama":
+            _llama(scratch, place)
+        case "chat_llama":
+            _llama(scratch, place, chat=True)
+        case "bert":
+            _bert(scratch, place, layers=17)  # as bert-score's table has it
+        case "encoder":
+            _encoder(scratch, place)
+        case "bart":
+            _bart(scratch)
+        case _:
+            _write(scratch, _records(kind, place, rated, judges))
     os.replace(scratch, target)
+
+
+def _records(kind: str, place: Path, rated: Path, judges: Sequence[str]) -> Iterator[dict]:
+    """Return the lines of a stand-in that is a file."""
+    match kind:
+        case "wikidoc":
+            return _wikidoc(place)
+        case "medtext":
+            return _medtext(place)
+        case "checks":
+            return checks(read_records(rated, Verdict))
+        case "ratings":
+            return _ratings(rated, place)
+        case "verdict_ratings":
+            return _verdict_ratings(rated, judges[0])
+        case "preferences":
+            return _preferences(rated, judges)
+    raise ValueError(kind)
 
 
 def decide(queue: Path, decided: Path) -> None:
@@ -86,13 +98,12 @@ def _decision(line: dict[str, Any]) -> dict[str, Any]:
     decided = line | {"annotator": VERIFIERS[0], "decision": "keep"}
     if _number(line["case_id"]) % 2:
         return decided
-    points = {index: 1 + _number(f"{line['case_id']} {index}") % 5 for index in line["order"]}
-    steps = [
-        f"Step {slot + 1}: Doctor {slot} answers in part." for slot in range(1, len(points) + 1)
-    ]
-    rationale = "\n".join(["Analyze:", "Step 1: The patient asks for advice.", *steps])
-    scores = [points.get(index) for index in range(len(line["models"]))]
-    return decided | {"decision": "revise", "rationale": rationale, "scores": scores}
+    steps = ["Analyze:", "Step 1: The patient asks for advice."]
+    scores = [None] * len(line["models"])
+    for slot, index in enumerate(line["order"], 1):
+        scores[index] = 1 + _number(f"{line['case_id']} {index}") % 5
+        steps.append(f"Step {slot + 1}: Doctor {slot} answers in part.")
+    return decided | {"decision": "revise", "rationale": "\n".join(steps), "scores": scores}
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
@@ -100,26 +111,24 @@ def _read(file: Path) -> list[dict[str, Any]]:
 
 
 def _write(file: Path, records: Iterator[dict[str, Any]]) -> None:
-    file.write_text(
-        "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8", newline="\n"
-    )
+    lines = [json.dumps(record) + "\n" for record in records]
+    file.write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
 def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
-    words = [word for case in _read(place / TEXTS) for word in case["reference"].split()]
+    words = []
+    for case in _read(place / TEXTS):
+        words += case["reference"].split()
     drawn = random.Random(0)  # of the sample's words, in no order: no two texts share a passage
     longest = WORDS["long answer"]
     short = itertools.islice(itertools.cycle(WORDS["answer"]), CASES - len(longest))
-    for lengths in zip(itertools.cycle(WORDS["question"]), [*short, *longest]):
-        question, answer = (" ".join(drawn.choices(words, k=length)) for length in lengths)
-        yield {
-            "instruction": "Answer this question truthfully",
-            "input": f"What is {question}?",
-            "output": answer,
-        }
+    instruction = {"instruction": "Answer this question truthfully"}
+    for asked, answered in zip(itertools.cycle(WORDS["question"]), [*short, *longest]):
+        question = " ".join(drawn.choices(words, k=asked))
+        answer = " ".join(drawn.choices(words, k=answered))
+        yield instruction | {"input": f"What is {question}?", "output": answer}
     # One row that the exclusion patterns reject (Appendix A).
-    rejected = {"input": "The text is to be rephrased.", "output": "No text."}
-    yield {"instruction": "Answer this question truthfully"} | rejected
+    yield instruction | {"input": "The text is to be rephrased.", "output": "No text."}
 
 
 def _medtext(place: Path) -> Iterator[dict[str, Any]]:
@@ -131,19 +140,23 @@ def checks(verdicts: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield two chiefs' checks of every valid verdict, who agree: the criteria that fail are distributed as in FAILED."""
     valid = [verdict for verdict in verdicts if verdict.valid]
     drawn = sorted(valid, key=lambda verdict: _number(f"{verdict.case_id} {verdict.judge}"))
-    patterns = [pattern for pattern, number in FAILED.items() for _ in range(number)]
+    patterns = []
+    for pattern, number in FAILED.items():
+        patterns += [pattern] * number
     for rank, verdict in enumerate(drawn):
-        failed = patterns[(2 * rank + 1) * len(patterns) // (2 * len(drawn))]
-        about = {
-            "case_id": verdict.case_id,
-            "judge": verdict.judge,
-            "verdict_digest": verdict.digest,
-            "role": "chief",
-        }
+        middle = (2 * rank + 1) * len(patterns) // (2 * len(drawn))
+        failed = patterns[middle]
+        about = _about(verdict) | {"role": "chief"}
         for annotator, criterion in itertools.product(VERIFIERS, CHECKS):
             score = int(criterion not in failed)
             who = {"annotator": annotator, "criterion": criterion}
             yield about | who | {"score": score, "comment": None}
+
+
+def _about(verdict: Any) -> dict[str, Any]:
+    """Return the fields by which people's lines name the verdict that they are about."""
+    about = {"case_id": verdict.case_id, "judge": verdict.judge}
+    return about | {"verdict_digest": verdict.digest}
 
 
 def _number(key: str) -> int:
@@ -161,42 +174,37 @@ def _shown(file: Path, judge: str) -> dict[str, Any]:
     return shown
 
 
-def _verdict_ratings(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield five doctors' ratings of the judges' verdicts."""
-    for judge in judges:
-        for case, verdict in _shown(file, judge).items():
-            about = {"case_id": case, "judge": judge, "verdict_digest": verdict.digest}
-            for annotator, criterion in itertools.product(DOCTORS, CHECKS):
-                score = 1 + _number(f"{case} {judge} {annotator} {criterion}") % 5
-                who = {"annotator": annotator, "role": annotator.split("-")[1]}
-                said = {"criterion": criterion, "score": score, "comment": None, "tags": []}
-                yield about | who | said
+def _verdict_ratings(file: Path, judge: str) -> Iterator[dict[str, Any]]:
+    """Yield five doctors' ratings of a judge's verdicts."""
+    for case, verdict in _shown(file, judge).items():
+        for annotator, criterion in itertools.product(DOCTORS, CHECKS):
+            score = 1 + _number(f"{case} {judge} {annotator} {criterion}") % 5
+            who = {"annotator": annotator, "role": annotator.split("-")[1]}
+            said = {"criterion": criterion, "score": score, "comment": None, "tags": []}
+            yield _about(verdict) | who | said
 
 
 def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield three master candidates' preferences between two judges' verdicts."""
-    shown, other = (_shown(file, judge) for judge in judges)
-    for case in (case for case in shown if case in other):
+    first, second = (_shown(file, judge) for judge in judges)
+    choices = (*judges, "tie")
+    for case in first:
+        if case not in second:
+            continue
         for annotator, criterion in itertools.product(MASTERS, CHECKS):
-            choice = (*judges, "tie")[_number(f"{case} {annotator} {criterion}") % 3]
+            choice = choices[_number(f"{case} {annotator} {criterion}") % 3]
             who = {"annotator": annotator, "role": "master_candidate"}
-            yield {
-                "case_id": case,
-                "judges": list(judges),
-                **who,
-                "criterion": criterion,
-                "choice": choice,
-            }
+            said = {"criterion": criterion, "choice": choice}
+            yield {"case_id": case, "judges": list(judges)} | who | said
 
 
 def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
     """Yield the sample's ratings of its test cases as ratings of these cases: case by case, response by response."""
-    rated: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    rated: dict[tuple[str, str], list] = {}
     for rating in _read(place / SAMPLE / "test_ratings.jsonl"):
         rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
-    first = (
-        50 if "calibration" in cases.parts else 0
-    )  # so that they rise with the likelihoods of a stand-in
+    # So that they rise with the likelihoods of a stand-in.
+    first = 50 if "calibration" in cases.parts else 0
     ratings = itertools.islice(itertools.cycle(rated.values()), first, None)
     for case in _read(cases):
         for response in case["responses"]:
@@ -218,17 +226,14 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
         template = place / "src/automedeval/models/templates/chat_template.jinja"
         tokenizer.chat_template = template.read_text(encoding="utf-8")
     tokenizer.save_pretrained(folder)
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    torch.manual_seed(int(hashlib.sha256(folder.name.encode()).hexdigest()[:8], 16))
-    network = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer), max_position_embeddings=window, **SHAPES["llama"], **ids
-        )
-    )
+    torch.manual_seed(_number(folder.name))
+    shape = SHAPES["llama"] | {"vocab_size": len(tokenizer), "max_position_embeddings": window}
+    config = LlamaConfig(**shape)
+    network = LlamaForCausalLM(config)
     for parameter in network.parameters():  # large enough that texts differ
         parameter.data.normal_(0.0, 0.3)
     if chat:  # it may write 4,096 tokens: one that ends after some hundred is as good
-        network.lm_head.weight.data[ids["eos_token_id"]] *= 3
+        network.lm_head.weight.data[config.eos_token_id] *= 3
     network.save_pretrained(folder)
 
 
@@ -249,26 +254,23 @@ def _bert(folder: Path, place: Path, layers: int = 2) -> None:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    special = list(TABLES["bert tokens"].values())
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    backend.normalizer, backend.pre_tokenizer = (
-        normalizers.BertNormalizer(),
-        pre_tokenizers.BertPreTokenizer(),
-    )
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=2000, special_tokens=special, show_progress=False
-    )
+    backend.normalizer = normalizers.BertNormalizer()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    options = {"vocab_size": 2000, "special_tokens": special, "show_progress": False}
+    trainer = trainers.WordPieceTrainer(**options)
     backend.train([str(place / TEXTS)], trainer)
     ends = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ends
-    )
-    names = {f"{token.strip('[]').lower()}_token": token for token in special}
+    template = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    backend.post_processor = template
+    names = TABLES["bert tokens"]
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=256, **names)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     shape = SHAPES["bert"] | {"num_hidden_layers": layers}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
+    config = BertConfig(vocab_size=len(tokenizer), **shape)
+    BertModel(config).save_pretrained(folder)
 
 
 def _bart(folder: Path) -> None:
