@@ -20,36 +20,40 @@ from doubles.small_study import (
 )
 from doubles.study_page import opened, physician
 from factories import read_json, read_yaml
-from programs import ROOT, SAMPLE, flags, run_recipe, succeeded
+from programs import ROOT, SAMPLE, flags, run_recipe, succeeded, told
+from tables import rows_of
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.study import read_study
-from automedeval.records import RecordError, Verdict, read_records
+from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
+
+VERDICTS_ON_HARM = rows_of(__file__)["verdicts on harm"]
 
 
 def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path, open_stores):
     store = open_stores(a_study(tmp_path, number=1, rate={"judges": ["y"]}))
     task = send(store, store.next("cleo"))
-    scores, tags = dict(zip(ASKED, (5, 2, 4))), ["unsupported_rating", "incomplete"]
+    scores = dict(zip(ASKED, (5, 2, 4)))
+    tags = ["unsupported_rating", "incomplete"]
     send(store, task, {"scores": scores, "tags": tags, "comment": "Mixes\nthem up. "})
     write_export(store, tmp_path)
-    (rated,) = (
-        each for each in read_records(tmp_path / "verdicts.jsonl", Verdict) if each.author[0] == "y"
-    )
+    rated = store.study.verdicts["case-0", "y"]
     about = {"case_id": "case-0", "judge": "y", "annotator": "cleo", "role": "chief"}
-    about |= {"verdict_digest": rated.digest}
-    lines = {line["criterion"]: line for line in read(tmp_path / "verdict_ratings.jsonl")}
-    assert {name: line["score"] for name, line in lines.items()} == scores
-    said = {"tags": ["incomplete", "unsupported_rating"], "comment": "Mixes\nthem up."}
-    for name, line in lines.items():
-        told = said if name == "attribution" else {"tags": [], "comment": None}
-        assert line == line | about | told
+    about["verdict_digest"] = rated.digest
+    lines = read(tmp_path / "verdict_ratings.jsonl")
+    assert {line["criterion"]: line["score"] for line in lines} == scores
+    for line in lines:
+        said = {"tags": [], "comment": None}
+        if line["criterion"] == "attribution":
+            said = {"tags": ["incomplete", "unsupported_rating"], "comment": "Mixes\nthem up."}
+        assert line == line | about | said
 
 
 def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path, open_stores):
     study = a_study(tmp_path, number=12, rate=None, prefer={"judges": ["x", "y"]})
-    store, sides = open_stores(study), set()
+    store = open_stores(study)
+    sides = set()
     while (task := store.next("ann")) is not None:
         side_of_y = str(task.order.index(1) + 1)
         sides.add(side_of_y)
@@ -63,7 +67,8 @@ def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path, open_
         chosen = {"knowledge": "y", "attribution": "tie", "fluency": line["sides"][0]}
         assert line["choice"] == chosen[line["criterion"]]
         assert line["judges"] == ["x", "y"]
-    assert sum(line["comment"] == "Close." for line in lines) == 12
+    comments = [line["comment"] for line in lines]
+    assert comments.count("Close.") == 12
 
 
 def test_an_earlier_export_does_not_outlive_its_answers(tmp_path, open_stores):
@@ -72,7 +77,8 @@ def test_an_earlier_export_does_not_outlive_its_answers(tmp_path, open_stores):
     write_export(store, tmp_path / "out")
     assert (tmp_path / "out" / "ratings.jsonl").exists()
     store.undo("ann")
-    assert write_export(store, tmp_path / "out") == {"history.jsonl": 3}
+    written = write_export(store, tmp_path / "out")
+    assert written == {"history.jsonl": 3}
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["history.jsonl"]
     (tmp_path / "file").touch()
     with pytest.raises(RecordError):
@@ -97,7 +103,8 @@ def test_an_export_replaces_no_files_of_others(tmp_path, open_stores):
     assert [file.read_bytes() for file in files] == before
     assert not (tmp_path / "preferences.jsonl").exists()
     finish(rated, rated.next("ann"))
-    assert write_export(rated, tmp_path / "out")["ratings.jsonl"] == 2 * 9
+    written = write_export(rated, tmp_path / "out")
+    assert written["ratings.jsonl"] == 2 * 9
 
 
 def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
@@ -109,8 +116,10 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     assert len(task.order) == 4
     finish(store, task)
     counts = write_export(store, tmp_path)
-    assert (counts["ratings.jsonl"], counts["scores of references"]) == (9, 3)
-    assert {line["model"] for line in read(tmp_path / "ratings.jsonl")} == set(MODELS)
+    assert counts["ratings.jsonl"] == 9
+    assert counts["scores of references"] == 3
+    ratings = read(tmp_path / "ratings.jsonl")
+    assert {line["model"] for line in ratings} == set(MODELS)
 
 
 def test_a_model_called_reference_is_a_model(tmp_path, open_stores):
@@ -125,21 +134,23 @@ def test_a_model_called_reference_is_a_model(tmp_path, open_stores):
         scores[str(slot)] = dict.fromkeys(CRITERIA, index + 1)
         comments[str(slot)] = f"On {models[index]}."
     send(store, task, {"scores": scores, "comments": comments})
-    assert "scores of references" not in write_export(store, tmp_path)
+    written = write_export(store, tmp_path)
+    assert "scores of references" not in written
     lines = read(tmp_path / "ratings.jsonl")
     rated = Counter((line["model"], line["score"]) for line in lines)
     assert rated == {(model, points): 3 for points, model in enumerate(models, 1)}
     said = [(line["model"], line["comment"]) for line in lines if line["comment"]]
-    assert sorted(said) == sorted((model, f"On {model}.") for model in models)
+    wanted = [(model, f"On {model}.") for model in models]
+    assert sorted(said) == sorted(wanted)
 
 
 def test_report_reads_what_two_physicians_answered(tmp_path, open_stores, monkeypatch):
     monkeypatch.chdir(ROOT)
     content = read_yaml(Path("recipes/runs/automedeval-135m/annotate.yaml"))
-    (tmp_path / "study.yaml").write_text(
-        yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False)
-    )
-    store = open_stores(read_study(tmp_path / "study.yaml"))
+    content["database"] = str(tmp_path / "db")
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    store = open_stores(read_study(file))
     finish_all(store, "physician-1", "physician-2")
     written = write_export(store, tmp_path / "out")
     files = flags(verdicts=SAMPLE / "verdicts.jsonl", cases=SAMPLE / "train_cases.jsonl")
@@ -150,11 +161,13 @@ def test_report_reads_what_two_physicians_answered(tmp_path, open_stores, monkey
     report = read_json(tmp_path / "report" / "agreement.json")
     rated = {(line["case_id"], line["model"]) for line in read(ratings[0])}
     assert report["cases"]["rated_responses"] == len(rated)
-    judges = report["verdict_ratings"].values()
-    counted = [each["mean"]["n"] for judge in judges for each in judge.values()]
-    assert sum(counted) == written["verdict_ratings.jsonl"]
+    counted = 0
+    for judge in report["verdict_ratings"].values():
+        for criterion in judge.values():
+            counted += criterion["mean"]["n"]
+    assert counted == written["verdict_ratings.jsonl"]
     (compared,) = report["preferences"]
-    chosen = [each["first"]["n"] for each in compared["criteria"].values()]
+    chosen = [criterion["first"]["n"] for criterion in compared["criteria"].values()]
     assert sum(chosen) == written["preferences.jsonl"]
 
 
@@ -163,34 +176,37 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path, open_stores):
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    assert "6 cases for the jury" in succeeded(lessons.introspect()).stdout
+    told(lessons.introspect(), "6 cases for the jury")
     discussion = lessons.folder / "round1.discussion"
     jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
     store = open_stores(study)
-    points, seen = (2, 1, 5), []
-    for decision in ("keep", *["revise"] * 4):
+    points = (2, 1, 5)
+    seen = []
+    for decision in ("keep", "revise", "revise", "revise", "revise"):
         task = store.next("cleo")
         seen.append(task.item.case_id)
         rationale = rationale_of(MODELS, task.order, "judged anew")
         scores = {str(slot): points[index] for slot, index in enumerate(task.order, 1)}
         send(store, task, {"decision": decision, "rationale": rationale, "scores": scores})
-    assert write_export(store, discussion / "decided")["jury.jsonl"] == 5
-    assert "1 case for the jury" in succeeded(lessons.introspect()).stdout
+    written = write_export(store, discussion / "decided")
+    assert written["jury.jsonl"] == 5
+    told(lessons.introspect(), "1 case for the jury")
     succeeded(lessons.introspect(waiting="keep_old"))
     records = lessons.revisions()
-    kept, *revised = seen
-    assert (records[kept]["decision"], records[kept]["annotator"]) == ("keep", "cleo")
-    for case_id in revised:
-        verdict, order = records[case_id]["revised_verdict"], records[case_id]["order"]
+    kept, *revised = [records[case_id] for case_id in seen]
+    assert kept["decision"] == "keep"
+    assert kept["annotator"] == "cleo"
+    for record in revised:
+        verdict = record["revised_verdict"]
         assert verdict["scores"] == list(points)
         _, *steps = split_steps(verdict["rationale"]).values()
-        assert steps == [f"{MODELS[index]} is judged anew." for index in order]
+        assert steps == [f"{MODELS[index]} is judged anew." for index in record["order"]]
     # The queue is as it was; the page goes on with the one that is left.
     again = open_stores(read_study(study.place))
     finish(again, again.next("cleo"))
     write_export(again, discussion / "decided")
-    assert "0 waiting, 6 decided (jury, keep: 2, jury, revise: 4)" in lessons.introspect().stdout
+    told(lessons.introspect(), "0 waiting, 6 decided (jury, keep: 2, jury, revise: 4)")
 
 
 def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
@@ -200,10 +216,7 @@ def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
             someone = physician(store, name)
             someone.post(someone.place(), **someone.fill() | moderate)
         write_export(store, tmp_path / "export")
-    choices = {"degree": "mild", "likelihood": "low", "cause": "commission"}
-    mild = {"case_id": "case-1", "judge": "mild", "rubric": "harm@1", "choices": choices}
-    mild |= {"valid": True, "rationale": "as much"}
-    verdicts = write_lines(tmp_path / "v.jsonl", [mild | {"order": [slot]} for slot in range(3)])
+    verdicts = write_lines(tmp_path / "v.jsonl", VERDICTS_ON_HARM)
     files = flags(verdicts=verdicts, cases=tmp_path / "cases.jsonl", output=tmp_path / "report")
     succeeded(run_recipe("report", *files, "--ratings", tmp_path / "export" / "harm.jsonl"))
     people = read_json(tmp_path / "report" / "harm.json")["people"]

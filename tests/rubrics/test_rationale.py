@@ -1,15 +1,19 @@
 """The steps of a rationale: reading them, and showing the doctors in another order."""
 
-import itertools
-import json
-from pathlib import Path
+from itertools import permutations, product
 
 import pytest
+from factories import read
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import ROOT
 from tables import rows_of
 
 from automedeval.rubrics.rationale import _rename, permute, split_steps
+
+ROWS = rows_of(__file__)
+FORMS = ROWS["forms"]
+RECORDING = ROOT / "recipes/runs/automedeval-135m/teacher.jsonl"
 
 
 def doctors_named(text: str) -> list[int]:
@@ -19,14 +23,11 @@ def doctors_named(text: str) -> list[int]:
     return doctors
 
 
-RECORDING = Path(__file__).parents[2] / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
-FORMS = rows_of(__file__)["forms"]
-
-
 def written(form: str, texts: dict[int, str]) -> str:
-    return FORMS[form].join(
-        form.format(step=doctor + 1, doctor=doctor, text=text) for doctor, text in texts.items()
-    )
+    steps = []
+    for doctor, text in texts.items():
+        steps.append(form.format(step=doctor + 1, doctor=doctor, text=text))
+    return FORMS[form].join(steps)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -36,50 +37,56 @@ def test_every_form_is_split(form):
 
 
 @pytest.mark.parametrize(
-    ("text", "texts"), rows_of(__file__)["test_what_is_no_step_of_a_doctor_is_on_the_question"]
+    ("text", "texts"), ROWS["test_what_is_no_step_of_a_doctor_is_on_the_question"]
 )
 def test_what_is_no_step_of_a_doctor_is_on_the_question(text, texts):
     assert split_steps(text) == dict(texts)
 
 
-@pytest.mark.parametrize(("text", "doctors"), rows_of(__file__)["test_doctors_are_named"])
+@pytest.mark.parametrize(("text", "doctors"), ROWS["test_doctors_are_named"])
 def test_doctors_are_named(text, doctors):
     assert doctors_named(text) == doctors
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("slots", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("slots", [*permutations(range(3))])
 def test_every_form_is_permuted(form, slots):
     texts = ("One.", "Two.", "Three.")
-    before = dict(enumerate(texts, 1))
-    after = dict(enumerate((texts[slot] for slot in slots), 1))
-    assert permute(written(form, before), slots) == written(form, after)
+    before, after = {}, {}
+    for number, slot in enumerate(slots):
+        before[number + 1] = texts[number]
+        after[number + 1] = texts[slot]
+    turned = permute(written(form, before), slots)
+    assert turned == written(form, after)
+
+
+def in_german(text: str) -> str:
+    return text.replace("Doctor", "Antwort").replace("doctor", "antwort")
 
 
 def test_a_rubric_has_a_word_of_its_own_for_doctors():
     texts = {1: "Doctor 3 is alike.", 2: "Doctors 1 and 3 are not.", 3: "The first doctor is."}
-    for form, slots in itertools.product(FORMS, itertools.permutations(range(3))):
+    for form, slots in product(FORMS, permutations(range(3))):
         text = written(form, texts)
-        turned = permute(text, slots).replace("Doctor", "Antwort").replace("doctor", "antwort")
-        german = text.replace("Doctor", "Antwort").replace("doctor", "antwort")
-        assert permute(german, slots, "Antwort") == turned
+        turned = permute(text, slots)
+        assert permute(in_german(text), slots, "Antwort") == in_german(turned)
     turned = permute("Therapist 1 beats the second therapist.", (1, 0), "Therapist")
     assert turned == "Therapist 2 beats the first therapist."
-    assert permute("Antwort 1 and Doctor 2", (1, 0), "Antwort") == "Antwort 2 and Doctor 1"
+    turned = permute("Antwort 1 and Doctor 2", (1, 0), "Antwort")
+    assert turned == "Antwort 2 and Doctor 1"
 
 
-@pytest.mark.parametrize(
-    ("text", "slots", "turned"), rows_of(__file__)["test_steps_and_names_follow_the_order"]
-)
+@pytest.mark.parametrize(("text", "slots", "turned"), ROWS["test_steps_and_names_follow_the_order"])
 def test_steps_and_names_follow_the_order(text, slots, turned):
     assert permute(text, slots) == turned
 
 
-@pytest.mark.parametrize("text", rows_of(__file__)["test_numbers_of_days_are_no_doctors"])
+@pytest.mark.parametrize("text", ROWS["test_numbers_of_days_are_no_doctors"])
 def test_numbers_of_days_are_no_doctors(text):
-    for slots in itertools.permutations(range(4)):
-        turned = f"Doctor {slots.index(0) + 1} says: {text}"
-        assert permute(f"Doctor 1 says: {text}", slots) == turned
+    for slots in permutations(range(4)):
+        place = slots.index(0) + 1
+        turned = permute(f"Doctor 1 says: {text}", slots)
+        assert turned == f"Doctor {place} says: {text}"
 
 
 @pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])
@@ -88,7 +95,7 @@ def test_slots_are_a_permutation(slots):
         permute("Step 2: One.", slots)
 
 
-WORDS = st.sampled_from(rows_of(__file__)["words"])
+WORDS = st.sampled_from(ROWS["words"])
 # A text that opens with "Doctor 2:" would be a part of its header.
 BODIES = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
 BODIES = BODIES.filter(lambda text: not text.startswith("Doctor 2:"))
@@ -98,28 +105,32 @@ BODIES = BODIES.filter(lambda text: not text.startswith("Doctor 2:"))
 def rationales(draw: st.DrawFn) -> tuple[str, tuple[int, ...]]:
     """Draw a rationale in one of the forms, steps missing or out of order, and an order to show its doctors in."""
     count = draw(st.integers(1, 5))
-    slots = tuple(draw(st.permutations(range(count))))
+    slots = draw(st.permutations(range(count)))
     doctors = draw(st.lists(st.integers(1, count), unique=True))
     texts = {doctor: draw(BODIES) for doctor in doctors}
     start = draw(st.sampled_from(["", "Analyze:\n", "Doctor 2 wins.\n"]))
-    return start + written(draw(st.sampled_from([*FORMS])), texts) or draw(BODIES), slots
+    form = draw(st.sampled_from([*FORMS]))
+    rationale = start + written(form, texts)
+    return rationale or draw(BODIES), tuple(slots)
 
 
 @given(rationales(), st.data())
 def test_orders_follow_one_another(drawn, data):
     text, slots = drawn
-    then = tuple(data.draw(st.permutations(range(len(slots)))))
-    assert permute(permute(text, slots), then) == permute(text, tuple(slots[slot] for slot in then))
-    assert permute(text, tuple(range(len(slots)))) == text, (
-        "so the inverse order gives the rationale back"
-    )
+    unchanged = tuple(range(len(slots)))
+    then = data.draw(st.permutations(unchanged))
+    at_once = tuple(slots[slot] for slot in then)
+    first = permute(text, slots)
+    assert permute(first, tuple(then)) == permute(text, at_once)
+    assert permute(text, unchanged) == text, "so the inverse order gives the rationale back"
 
 
 @given(rationales())
 def test_a_step_goes_where_its_doctor_goes(drawn):
     text, slots = drawn
-    before, after = split_steps(text), split_steps(permute(text, slots))
-    number_of = {former + 1: slot + 1 for slot, former in enumerate(slots)}
+    before = split_steps(text)
+    after = split_steps(permute(text, slots))
+    number_of = {former + 1: slot for slot, former in enumerate(slots, 1)}
     for former, number in number_of.items():
         assert (former in before) == (number in after)
         if former in before:
@@ -128,15 +139,17 @@ def test_a_step_goes_where_its_doctor_goes(drawn):
 
 
 def test_every_recorded_rationale_comes_back():
-    texts = [json.loads(line)["text"] for line in RECORDING.read_text("utf-8").splitlines()]
+    texts = [line["text"] for line in read(RECORDING)]
     texts = [text for text in texts if text.startswith("Analyze:") and "fault" not in text]
     assert len(texts) > 100
     for text in texts:
         rationale = text.partition("\nScore:")[0]
         assert split_steps(rationale).keys() >= {0, 1}
-        assert permute(permute(rationale, (1, 2, 0)), (2, 0, 1)) == rationale
+        turned = permute(rationale, (1, 2, 0))
+        assert permute(turned, (2, 0, 1)) == rationale
 
 
 def test_a_long_text_is_read_quickly():
     hostile = "Step 2 (" * 20_000 + " Doctors 1, " * 20_000 + "Step" + " " * 50_000
-    assert permute(permute(hostile, (1, 0)), (1, 0)) == hostile
+    turned = permute(hostile, (1, 0))
+    assert permute(turned, (1, 0)) == hostile
