@@ -1,6 +1,5 @@
 """What is read of a judge's verdicts, on verdicts few enough to count by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ from automedeval.records import Verdict
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)
-RUBRIC, PAIRWISE = read_rubric("automedeval"), read_rubric("medical_pairwise")
+RUBRIC = read_rubric("automedeval")
+PAIRWISE = read_rubric("medical_pairwise")
 READING = Perturbation("reading", "nothing", "be read")
 ORDER = Perturbation("order", "order", "keep the order")
 CASE = case_of(0)
@@ -37,16 +37,24 @@ def reader_of(count: int, verdicts: list[Verdict], rubric=RUBRIC) -> ScoreReader
     return ScoreReader(VerdictTable(cases_of(count), verdicts, rubric))
 
 
+def share_of(reader: ScoreReader | CriteriaReader, perturbation: Perturbation, cases: int) -> float:
+    measured = reader.measure(perturbation)
+    return value_of(measured.share, cases)
+
+
 def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand():
     reader = reader_of(2, [verdict(*row) for row in ROWS["orders"]])
     order = reader.measure(ORDER)
     # Of the three pairs of orders, alder:birch is turned round in one; the others agree.
-    assert value_of(order.share, 2) == pytest.approx((1 / 3 + 0 + 0) / 3)
+    turned = [1 / 3, 0, 0]
+    assert value_of(order.share, 2) == pytest.approx(sum(turned) / 3)
     assert order.share.n == 3  # case 1 has one valid reading, and says nothing
     # The first place holds 5, 4, 3 and 2, half a point above the means of their verdicts; the last one 1, 2, 4 and 3.
-    assert value_of(order.shift, 2) == pytest.approx(0.5 - -0.5)
-    assert order.shown == [(place, "ahead in one order, not in another") for place in (0, 1)]
-    assert value_of(reader.measure(READING).share, 2) == 4 / 5
+    first, last = 0.5, -0.5
+    assert value_of(order.shift, 2) == pytest.approx(first - last)
+    why = "ahead in one order, not in another"
+    assert order.shown == [(0, why), (1, why)]
+    assert share_of(reader, READING, 2) == 4 / 5
 
 
 def preference(order: tuple, **choices: str) -> Verdict:
@@ -60,13 +68,12 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria():
     first = preference((0, 1), correctness=ash, harmfulness=birch, bias="neither")
     turned = preference((1, 0), correctness=birch, harmfulness=ash, bias="neither")
     reader = reader_of(1, [first, turned], PAIRWISE)
-    assert reader.judged.own.tolist() == pytest.approx(
-        [4 / 6, 2 / 6, 2 / 6, 4 / 6]
-    )  # harm is worse
+    won = [6 * share for share in reader.judged.own]
+    assert won == pytest.approx([4, 2, 2, 4]), "harm is worse"
     assert reader.unit == "share of criteria won"
-    assert value_of(reader.measure(ORDER).share, 1) == 1
+    assert share_of(reader, ORDER, 1) == 1
     level = reader_of(1, [first, preference((1, 0))], PAIRWISE)
-    assert value_of(level.measure(ORDER).share, 1) == 0
+    assert share_of(level, ORDER, 1) == 0
 
 
 @pytest.mark.parametrize(
@@ -74,29 +81,28 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria():
 )
 def test_order_is_undefined_where_it_was_not_changed(count, order, why):
     verdicts = [verdict(number, order, [1, 2, 3]) for number in range(count)]
-    share = reader_of(3, verdicts).measure(ORDER).share
-    assert why in share.reason
-    assert np.isnan(value_of(share, 3))
+    measured = reader_of(3, verdicts).measure(ORDER)
+    assert why in measured.share.reason
+    assert np.isnan(value_of(measured.share, 3))
 
 
 CLEAN = Request(CASE, (1, 2, 0))
 BEFORE = verdict(0, CLEAN.slots, [4, 2, 3], expected_scores=(4.0, 2.2, 3.0))
-PLANTED = Perturbation(
-    "planting", "worst answer", "not rise", edits=[Edit("flattery", "a", text="Best of all.")]
-)
-SIGNED = [Edit("name", "n", pairs=[["I. $text", "II. $text"]])]
-PERTURBATIONS = {
-    "PLANTED": PLANTED,
-    "SPOILT": replace(PLANTED, should="fall"),
-    "COPY": Perturbation("copy", "other answer", "stay"),
-    "REPEAT": Perturbation("repeat", "nothing", "stay"),
-    "SIGNED": Perturbation("writer", "one answer", "keep the order", edits=SIGNED),
-}
-READER = ScoreReader(VerdictTable(Cases([CASE], "cases"), [BEFORE], RUBRIC))
+READER = reader_of(1, [BEFORE])
+
+
+def perturbation_of(name: str) -> Perturbation:
+    fields = dict(ROWS["perturbations"][name])
+    edits = [Edit(**edit) for edit in fields.pop("edits", ())]
+    return Perturbation(**fields, edits=edits)
+
+
+PLANTED = perturbation_of("PLANTED")
 
 
 def trial_of(perturbation: Perturbation) -> Trial:
-    (trial,) = Planner(RUBRIC).plan(perturbation, [READER.answers([CLEAN], [BEFORE])])
+    answers = READER.answers([CLEAN], [BEFORE])
+    (trial,) = Planner(RUBRIC).plan(perturbation, [answers])
     return trial
 
 
@@ -106,12 +112,15 @@ OUTCOMES = ROWS["test_outcomes_of_a_trial"]
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_outcomes_of_a_trial(name):
     """The case's own verdict is `BEFORE`; a change of both sides has scores of its first side, too."""
-    perturbation, scores, expected, first, *seen = OUTCOMES[name]
+    perturbation, scores, expected, first, shifts, *counts = OUTCOMES[name]
     after = verdict(0, CLEAN.slots, scores, expected_scores=expected, valid=bool(scores))
-    before = verdict(0, CLEAN.slots, first, expected_scores=first) if first else BEFORE
-    outcome = READER.compare(trial_of(PERTURBATIONS[perturbation]), before, after)
-    counts = [outcome.hits, outcome.counted, outcome.lost]
-    assert [list(outcome.shifts), *counts] == [pytest.approx(seen[0]), *seen[1:]]
+    before = BEFORE
+    if first:
+        before = verdict(0, CLEAN.slots, first, expected_scores=first)
+    trial = trial_of(perturbation_of(perturbation))
+    outcome = READER.compare(trial, before, after)
+    assert list(outcome.shifts) == pytest.approx(shifts)
+    assert [outcome.hits, outcome.counted, outcome.lost] == counts
     assert outcome.asked == 1
 
 
@@ -121,38 +130,41 @@ def values(order: tuple, *expected: float | None) -> Verdict:
 
 def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers():
     before = values((0, 1, 2), -2.0, -4.0, -3.0)
-    reader = ScoreReader(VerdictTable(Cases([CASE], "cases"), [before]))
+    reader = reader_of(1, [before], rubric=None)
     answers = reader.answers([Request(CASE, (0, 1, 2))], [before])
     planner = Planner(RUBRIC, apart=True)
     (trial,) = planner.plan(PLANTED, [answers])
     assert trial.after.slots == (1,)
-    step = np.std([-2, -4, -3])
-    outcome = reader.compare(trial, before, values((1,), None, -1.5, None))
+    step = np.std(before.expected_scores)
+    after = values((1,), None, -1.5, None)
+    outcome = reader.compare(trial, before, after)
     assert list(outcome.shifts) == pytest.approx([2.5 / step])
-    (copied,) = planner.plan(PERTURBATIONS["COPY"], [answers])
+    (copied,) = planner.plan(perturbation_of("COPY"), [answers])
     assert copied.after.slots == (0, 1)
     # Numbers without a scale are never quite equal.
     for apart, hits in ((0.04, 0), (0.06, 1)):
         after = values((0, 1), -2.0, -2.0 + apart * step, None)
-        assert reader.compare(copied, before, after).hits == hits
+        outcome = reader.compare(copied, before, after)
+        assert outcome.hits == hits
 
 
 def test_a_judge_of_expected_scores_alone_is_read_in_points_where_its_rubric_has_a_scale():
     reader = reader_of(1, [values((0, 1, 2), 2.0, 4.0, 3.0)])
-    assert (reader.unit, reader.judged.step) == ("points", 1.0)
+    assert reader.unit == "points"
+    assert reader.judged.step == 1.0
 
 
 @pytest.mark.parametrize(
     ("scores", "indices"), ROWS["test_empty_and_unread_answers_are_not_changed"]
 )
 def test_empty_and_unread_answers_are_not_changed(scores, indices):
-    texts = zip(MODELS, ("One.", " ", "Three."))
-    case = case_of(0, responses=[{"model": model, "text": text} for model, text in texts])
+    case = case_of(0, responses=ROWS["responses, one empty"])
     known = verdict_of(case, (5, 1, 3))
     reader = ScoreReader(VerdictTable(Cases([case], "cases"), [known], RUBRIC))
     request = Request(case, (2, 1, 0))
-    answers = reader.answers([request], [verdict_of(case, scores, order=request.slots)])
-    assert [each.index for each in answers] == indices
+    read = verdict_of(case, scores, order=request.slots)
+    answers = reader.answers([request], [read])
+    assert [answer.index for answer in answers] == indices
 
 
 def says(*met: bool | None) -> Verdict:
@@ -163,11 +175,10 @@ def says(*met: bool | None) -> Verdict:
 @pytest.fixture(scope="module")
 def criteria() -> tuple[CriteriaReader, list]:
     """Return a reader of a case with criteria of 5, 3 and -4 points, and its answer."""
-    points = {"a": 5, "b": 3, "c": -4}
-    listed = [{"criterion": name, "points": worth} for name, worth in points.items()]
-    case = case_of(0, ["m"], criteria=listed)
+    case = case_of(0, ["m"], criteria=ROWS["criteria of the case"])
     reader = CriteriaReader(Cases([case], "cases"), [MET, says(None, False, None)])
-    return reader, [reader.answers([Request(case, (0,), checklist=True)], [MET])]
+    request = Request(case, (0,), checklist=True)
+    return reader, [reader.answers([request], [MET])]
 
 
 MET = says(False, True, True)
@@ -178,15 +189,19 @@ def test_criteria_are_compared_and_unread_ones_counted_apart(met, hits, lost, ri
     reader, answers = criteria
     (planted,) = Planner(read_rubric("checklist")).plan(PLANTED, answers)
     outcome = reader.compare(planted, MET, says(*met))
-    assert (outcome.hits, outcome.lost, outcome.asked) == (hits, lost, 3)
+    assert outcome.hits == hits
+    assert outcome.lost == lost
+    assert outcome.asked == 3
     assert outcome.counted == 2 - lost
     assert list(outcome.shifts) == pytest.approx([rise])
 
 
 def test_criteria_of_the_same_case_again_and_of_unchanged_ones(criteria):
     reader, answers = criteria
-    (again,) = Planner(read_rubric("checklist")).plan(PERTURBATIONS["REPEAT"], answers)
-    assert reader.compare(again, MET, says(True, True, False)).hits == 2
-    assert reader.compare(again, MET, says(True, False, None)).counted == 2
-    assert value_of(reader.measure(READING).share, 1) == 4 / 6
-    assert value_of(reader.measure(Perturbation("met", "nothing", "differ")).share, 1) == 2 / 4
+    (again,) = Planner(read_rubric("checklist")).plan(perturbation_of("REPEAT"), answers)
+    other = reader.compare(again, MET, says(True, True, False))
+    assert other.hits == 2
+    unread = reader.compare(again, MET, says(True, False, None))
+    assert unread.counted == 2
+    assert share_of(reader, READING, 1) == 4 / 6
+    assert share_of(reader, Perturbation("met", "nothing", "differ"), 1) == 2 / 4

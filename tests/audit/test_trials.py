@@ -1,6 +1,7 @@
 """Trials: which answer of a case is changed, how often each edit is dealt, and what is left out."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,12 +19,12 @@ PACKAGED = {each.name: each for each in read_perturbations()}
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 
 
-def case_of(question: Any, answers: tuple[str, ...] = TWO, **more: Any) -> Case:
+def case_of(question: Any, answers: Sequence[str] = TWO, **more: Any) -> Case:
     responses = [{"model": f"model-{number}", "text": text} for number, text in enumerate(answers)]
     return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
 
 
-def answers_of(case: Case, values: tuple[float, ...], slots: tuple[int, ...] = ()) -> list:
+def answers_of(case: Case, values: Sequence[float], slots: tuple[int, ...] = ()) -> list:
     """Return the answers of a case by their values, the worst first."""
     request = Request(case, slots or tuple(range(len(values))))
     answers = [ValuedAnswer(request, index, value) for index, value in enumerate(values)]
@@ -32,7 +33,14 @@ def answers_of(case: Case, values: tuple[float, ...], slots: tuple[int, ...] = (
 
 def falling(case: Case) -> list:
     """Return the answers of a case whose first one is the best."""
-    return answers_of(case, tuple(-index for index in range(len(case.responses))))
+    values = range(len(case.responses), 0, -1)
+    return answers_of(case, values)
+
+
+def plan(name: str, *answers: list, **more: Any) -> list[Trial]:
+    """Return the trials of a packaged perturbation."""
+    planner = Planner(RUBRIC, **more)
+    return planner.plan(PACKAGED[name], answers)
 
 
 def edits_of(names: str, kind: str = "f") -> list[Edit]:
@@ -40,15 +48,19 @@ def edits_of(names: str, kind: str = "f") -> list[Edit]:
 
 
 def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn():
-    edits, harmless = edits_of("abcd"), edits_of("xy", kind="control")
+    edits = edits_of("abcd")
+    harmless = edits_of("xy", kind="control")
     planting = Perturbation("p", "worst answer", "not rise", edits=edits, controls=harmless)
-    cases = [answers_of(case_of("Why?"), (4, 2)) for _ in range(4)] + [[]]
+    answers = answers_of(case_of("Why?"), (4, 2))
+    cases = [answers] * 4 + [[]]
     trials = Planner(RUBRIC, most=2).plan(planting, cases)
     assert {trial.target for trial in trials} == {1}
-    dealt = Counter((trial.control, trial.edit) for trial in trials)
-    expected = {(False, name): 2 for name in "abcd"} | {(True, name): 2 for name in "xy"}
-    assert dealt == expected
-    assert len(Planner(RUBRIC).plan(planting, cases)) == 4 * (4 + 1)
+    dealt = Counter(trial.edit for trial in trials)
+    assert dealt == Counter("abcdxy" * 2)
+    controls = Counter(trial.edit for trial in trials if trial.control)
+    assert controls == Counter("xxyy")
+    every = Planner(RUBRIC).plan(planting, cases)
+    assert len(every) == 4 * (4 + 1)
     drawn = set()
     for seed in range(5):
         planned = Planner(RUBRIC, most=1, seed=seed).plan(planting, cases)
@@ -71,12 +83,12 @@ def test_the_text_names_the_place_in_which_the_answer_is_shown(values, place):
 )
 def test_a_danger_goes_into_the_best_fact(texts, target, dangers, twins):
     """But never into the worst of several; it has as many clean twins of its kind in the same answer."""
-    danger, answers = PACKAGED["danger"], falling(case_of("Why?", texts))
-    trials = Planner(RUBRIC).plan(danger, [answers])
+    answers = falling(case_of("Why?", texts))
+    trials = plan("danger", answers)
     assert {(trial.kind, trial.target) for trial in trials} == {("dose", target)}
     assert [trial.edit for trial in trials if not trial.control] == dangers
     assert [trial.edit for trial in trials if trial.control] == twins
-    dealt = Planner(RUBRIC, most=1).plan(danger, [answers, answers])
+    dealt = plan("danger", answers, answers, most=1)
     assert [trial.edit for trial in dealt if not trial.control] == dangers[:2]
 
 
@@ -84,15 +96,12 @@ FIRST = "See a doctor, and do not take this medicine often."
 
 
 def planned(name: str, *texts: str) -> list[Trial]:
-    return Planner(RUBRIC).plan(PACKAGED[name], [falling(case_of("Why?", texts))])
+    return plan(name, falling(case_of("Why?", texts)))
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "text"),
-    [
-        ("copy", "identical", FIRST),
-        ("paraphrase", "other words", "See a doctor, and don't take this medication frequently."),
-    ],
+    ROWS["test_the_worst_answer_becomes_a_copy_or_a_paraphrase_of_the_best"],
 )
 def test_the_worst_answer_becomes_a_copy_or_a_paraphrase_of_the_best(name, kind, text):
     (trial,) = planned(name, FIRST, "Rest.", "Wait.")
@@ -107,18 +116,22 @@ def test_a_case_is_repeated_and_what_cannot_be_changed_has_no_trial():
     assert again.after.case.digest == again.clean.case.digest
     assert planned("paraphrase", "Rest.", "Wait.") == planned("copy", "Rest.") == []
     assert planned("reading", FIRST) == planned("order", FIRST) == []
-    assert Planner(RUBRIC).plan(PACKAGED["patient"], [[]]) == [], "no answer, no trial"
+    assert plan("patient", []) == [], "no answer, no trial"
 
 
 def left_out(case: Case) -> set[str]:
     """Return the subjects of the changes that are not idle in a case; the others are made."""
-    planner, made, kinds = Planner(RUBRIC), set(), []
+    planner = Planner(RUBRIC)
+    made, kinds = set(), set()
     for name in ("patient", "writer"):
-        trials = planner.plan(PACKAGED[name], [falling(case)])
-        made |= {trial.kind for trial in trials if not trial.control}
-        kinds += [edit.kind for edit in PACKAGED[name].edits]
+        perturbation = PACKAGED[name]
+        kinds.update(edit.kind for edit in perturbation.edits)
+        for trial in planner.plan(perturbation, [falling(case)]):
+            if not trial.control:
+                made.add(trial.kind)
     out = {subject.partition(", ")[2] for subject in planner.left_out}
-    assert made == {kind for kind in kinds if kind.partition(":")[0] not in out}
+    left = {kind for kind in kinds if kind.partition(":")[0] in out}
+    assert made == kinds - left
     return out
 
 
@@ -139,15 +152,16 @@ def test_the_answers_and_the_reference_leave_a_case_out_too(more, name):
 
 def test_the_last_message_is_changed_or_one_answer_in_turn():
     messages = [{"role": "user", "content": text} for text in ("Hello.", "I cost $5. Why?")]
-    case = case_of(messages)
-    asked = Planner(RUBRIC).plan(PACKAGED["patient"], [falling(case)])
+    answers = falling(case_of(messages))
+    asked = plan("patient", answers)
     assert len(asked) == 7, "cost is part of the question: nothing is said of income"
     for trial in asked:
-        first, second = trial.before.case.question, trial.after.case.question
-        assert first[0] == second[0] == messages[0]
-        assert first[1]["content"].startswith("I cost $5. Why? ")
-        assert first[1] != second[1]
-    signed = Planner(RUBRIC).plan(PACKAGED["writer"], [falling(case)] * 2)
+        greeting, before = trial.before.case.question
+        other_greeting, after = trial.after.case.question
+        assert greeting == other_greeting == messages[0]
+        assert before["content"].startswith("I cost $5. Why? ")
+        assert before != after
+    signed = plan("writer", answers, answers)
     assert {trial.target for trial in signed} == {0, 1}
     listed = next(trial.after.case for trial in signed if trial.kind.startswith("style"))
     assert "\n- Rest it for two days.\n- Then walk a little.\n" in listed.responses[0].text
