@@ -14,7 +14,8 @@ from automedeval.meta_evaluation.facts import facts_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.rubrics import Rubric
 
-SCORES, PAIRS = read_rubric("automedeval"), read_rubric("medical_pairwise")
+SCORES = read_rubric("automedeval")
+PAIRS = read_rubric("medical_pairwise")
 
 
 def case_of(*texts: str, name: str = "1") -> Case:
@@ -36,11 +37,13 @@ def ranked(cases: list[Case], verdicts: list[Verdict], rubric: Rubric = SCORES) 
 
 def column(rows: list[dict], name: str) -> dict[str, Any]:
     """Return model → the figure of a column, in the order of the table, of estimates the values."""
-    found = {row["model"]: row[name] for row in rows}
-    return {
-        model: figure["value"] if isinstance(figure, dict) else figure
-        for model, figure in found.items()
-    }
+    found = {}
+    for row in rows:
+        figure = row[name]
+        if isinstance(figure, dict):
+            figure = figure["value"]
+        found[row["model"]] = figure
+    return found
 
 
 def test_orders_are_averaged_and_invalid_verdicts_are_left_out():
@@ -57,8 +60,10 @@ def test_expected_scores_are_shown_if_every_verdict_has_them():
     cases = [case_of("1", "2", name=str(number)) for number in range(2)]
     both = verdict(1, 4, order=(0, 1), name="0", expected_scores=(1.5, 4.0))
     lacks = verdict(5, 1, order=(0, 1), name="1")
-    assert column(ranked(cases[:1], [both])[0], "mean score")["a"] == 1.5
-    assert column(ranked(cases, [both, lacks])[0], "mean score")["a"] == 3.0
+    rows, _ = ranked(cases[:1], [both])
+    assert column(rows, "mean score")["a"] == 1.5
+    rows, _ = ranked(cases, [both, lacks])
+    assert column(rows, "mean score")["a"] == 3.0
 
 
 def test_an_empty_response_loses_a_tie():
@@ -79,7 +84,8 @@ def test_a_choice_of_the_worse_response_is_a_loss_of_its_model(share):
     """The first model is chosen on every criterion; then only where the worse response is asked for."""
     choices = dict.fromkeys(PAIRS.output_criteria, "a")
     if not share:
-        choices = {each.name: "a" if each.polarity == "worse" else "b" for each in PAIRS.criteria}
+        for each in PAIRS.criteria:
+            choices[each.name] = "a" if each.polarity == "worse" else "b"
     on_pair = verdict(order=(0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=choices)
     rows, _ = ranked([case_of("1", "2")], [on_pair], PAIRS)
     assert column(rows, "pairs") == {"a": 1, "b": 1}
@@ -89,13 +95,18 @@ def test_a_choice_of_the_worse_response_is_a_loss_of_its_model(share):
 def test_ranks_overlap_unless_the_difference_is_clear():
     """Beside scipy's t-tests of the pairs, adjusted by hand."""
     scores = np.random.default_rng(1).integers([2, 2, 1], [6, 6, 3], (40, 3))
-    cases = [case_of("1", "2", "3", name=str(n)) for n in range(40)]
-    verdicts = [verdict(*row, name=str(n)) for n, row in enumerate(scores.tolist())]
+    cases = []
+    verdicts = []
+    for number, row in enumerate(scores.tolist()):
+        name = str(number)
+        cases.append(case_of("1", "2", "3", name=name))
+        verdicts.append(verdict(*row, name=name))
     rows, profile = ranked(cases, verdicts)
     p = {}
     for first, second in combinations(range(3), 2):
-        margin = np.sign(scores[:, first] - scores[:, second])
-        p[first, second] = scipy.stats.ttest_1samp(margin, 0).pvalue
+        gaps = scores[:, first] - scores[:, second]
+        test = scipy.stats.ttest_1samp(np.sign(gaps), 0)
+        p[first, second] = test.pvalue
     assert p[0, 1] > 0.05
     assert max(p[0, 2], p[1, 2]) < 0.05 / 3
     assert column(rows, "rank") == {"a": "1–2", "b": "1–2", "c": "3"}
@@ -112,5 +123,6 @@ def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted(bli
     shown = verdict(3, 2, 1, blind_to=blind_to)
     _, profile = ranked([case_of(english, german, arabic)], [shown])
     assert tuple(profile.foreign) == counted
+    foreign, _ = counted
     said = facts_of(profile).get("Other languages", "")
-    assert ("2 of 3 answers are not in English" in said) == (counted[0] == 2)
+    assert ("2 of 3 answers are not in English" in said) == (foreign == 2)

@@ -22,7 +22,7 @@ from doubles.agreement_study import (
 )
 from doubles.criteria_study import label_of, verdict_by
 from doubles.own_rubric import own_rubric
-from programs import error_line, flags, run_command, succeeded
+from programs import error_line, failed, run_command, succeeded
 from scipy.stats import ttest_1samp
 from tables import rows_of, write_csv
 
@@ -33,19 +33,30 @@ from automedeval.meta_evaluation.standings import rank
 ROWS = rows_of(__file__)
 
 
-def named(models: str = "abc", count: int = 12) -> list[dict]:
+def named(models: str | list[str] = "abc", count: int = 12) -> list[dict]:
     """Return cases with a response of each model."""
-    answers = [{model: f"{model} {n}" for model in models} for n in range(count)]
-    return [case_of(f"k{n}", "What helps?", texts) for n, texts in enumerate(answers)]
+    cases = []
+    for number in range(count):
+        texts = {model: f"{model} {number}" for model in models}
+        cases.append(case_of(f"k{number}", "What helps?", texts))
+    return cases
 
 
 def liked(cases: list[dict]) -> list[dict]:
     """Return ratings by which people like the three responses of each case in their order."""
-    return [
-        rating(case["id"], response["model"], score)
-        for case in cases
-        for response, score in zip(case["responses"], (5, 3, 1))
-    ]
+    ratings = []
+    for case in cases:
+        for response, score in zip(case["responses"], (5, 3, 1)):
+            ratings.append(rating(case["id"], response["model"], score))
+    return ratings
+
+
+def choices_of_a(cases: list[dict]) -> list[dict]:
+    """Return a judge's choices of a, in the pairs ab and ac of each case alone."""
+    verdicts = []
+    for case, second in product(cases, (1, 2)):
+        verdicts.append(pair_verdict(case, 0, second, "P", correctness="a"))
+    return verdicts
 
 
 def alike(cases: list[dict], scores: list, **more) -> list[dict]:
@@ -55,41 +66,54 @@ def alike(cases: list[dict], scores: list, **more) -> list[dict]:
 
 def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     cases = named()
-    verdicts = [pair_verdict(case, 0, n, "P", correctness="a") for case in cases for n in (1, 2)]
-    result = made(tmp_path, verdicts, cases=cases, ratings=liked(cases)).result
+    verdicts = choices_of_a(cases)
+    ratings = liked(cases)
+    result = made(tmp_path, verdicts, cases=cases, ratings=ratings).result
     judge = result["judges"]["P: correctness"]
-    assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (1.0, 24)
+    assert judge["concordance"]["value"] == 1.0
+    assert judge["concordance"]["n"] == 24
     assert judge["valid_rate"]["value"] == 1
-    assert any("never asked to compare 12 of 36 pairs" in note for note in result["notes"])
+    assert "never asked to compare 12 of 36 pairs" in "\n".join(result["notes"])
     # One that was asked, and did not come.
-    result = made(tmp_path, verdicts[:-1], cases=cases, ratings=liked(cases)).result
+    result = made(tmp_path, verdicts[:-1], cases=cases, ratings=ratings).result
     judge = result["judges"]["P: correctness"]
-    assert judge["concordance"]["value"] == pytest.approx(23 / 24)
-    assert judge["valid_rate"]["value"] == pytest.approx(23 / 24)
+    share = pytest.approx(23 / 24)
+    assert judge["concordance"]["value"] == share
+    assert judge["valid_rate"]["value"] == share
 
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
 def test_judges_are_set_against_baselines_where_enough_cases_are_rated(count, enough, tmp_path):
     cases = named(count=count)
-    verdicts = [each for name in ("one", "two") for each in alike(cases, [5, 3, 1], judge=name)]
+    verdicts = []
+    for judge in ("one", "two"):
+        verdicts += alike(cases, [5, 3, 1], judge=judge)
     report = made(tmp_path, verdicts, cases=cases, ratings=liked(cases))
     first = "Best model: a is better than" if enough else "Wins most pairs: a wins more pairs than"
     assert f"{first} each of the 2 other models." in report.told
     assert ("Not known yet: few cases are rated." in report.told) != enough
+    judges = report.result["judges"]
     for judge in ("one", "two"):
-        assert report.result["judges"][judge]["best_baseline"]["outcome"] == "better"
+        assert judges[judge]["best_baseline"]["outcome"] == "better"
         assert (f"{judge} is better than every baseline." in report.told) == enough
 
 
 def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
-    pairs = [each | {"run": run} for run in (0, 1) for each in pairwise_verdicts()]
-    lines = made(tmp_path, pairs, ratings=RATINGS).result["table2"]["rows"]
-    assert len(lines) == 3
-    assert {*lines[2]["cells"]["pairwise_accuracy"]["values"]} == {1.0}
-    silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
+    pairs = []
+    for run in (0, 1):
+        pairs += [each | {"run": run} for each in pairwise_verdicts()]
+    result = made(tmp_path, pairs, ratings=RATINGS).result
+    *_, line = result["table2"]["rows"]
+    assert len(result["table2"]["rows"]) == 3
+    assert {*line["cells"]["pairwise_accuracy"]["values"]} == {1.0}
+    silent = []
+    for run in (0, 1):
+        silent += [each | {"run": run, "scores": None} for each in agreeing_verdicts()]
     result = made(tmp_path, silent, ratings=RATINGS).result
-    (line,), judge = result["table2"]["rows"], result["judges"]["echo"]
-    assert line["cells"]["pearson"]["values"] == [judge["pearson"]["value"]] * 2
+    (line,) = result["table2"]["rows"]
+    judge = result["judges"]["echo"]
+    correlation = judge["pearson"]["value"]
+    assert line["cells"]["pearson"]["values"] == [correlation, correlation]
     assert judge["concordance"]["value"] > 0.85
 
 
@@ -98,24 +122,29 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
 )
 def test_what_cannot_be_compared_is_said_first(tmp_path, models, scores, said):
     cases = named(models)
-    report = made(tmp_path, alike(cases, scores, raw="I am not sure."), cases=cases)
-    assert f"\n{said}\n" in report.told
-    assert ('href="#show=invalid"' in report.page) == (scores is None)
-    assert ("Next step: Read what the judge wrote" in report.told) == (scores is None)
+    verdicts = alike(cases, scores, raw="I am not sure.")
+    report = made(tmp_path, verdicts, cases=cases)
+    told = report.told
+    invalid = scores is None
+    assert f"\n{said}\n" in told
+    assert ('href="#show=invalid"' in report.page) == invalid
+    assert ("Next step: Read what the judge wrote" in told) == invalid
 
 
 @pytest.mark.parametrize(
     ("groups", "baseline", "said"), ROWS["test_the_first_sentence_says_what_was_measured"]
 )
 def test_the_first_sentence_says_what_was_measured(tmp_path, groups, baseline, said):
-    cases, verdicts = [], []
-    for answers in [answers for count, answers in groups for _ in range(count)]:
+    cases = []
+    verdicts = []
+    for count, answers in groups:
         texts = {model: text for model, (text, _) in answers.items()}
-        cases.append(case_of(f"k{len(cases)}", "What helps?", texts))
         scores = [score for _, score in answers.values()]
-        verdicts.append(verdict(cases[-1], scores, expected_scores=None))
-    options = {"baseline": baseline} if baseline else {}
-    report = made(tmp_path, verdicts, cases=cases, **options)
+        for _ in range(count):
+            case = case_of(f"k{len(cases)}", "What helps?", texts)
+            cases.append(case)
+            verdicts.append(verdict(case, scores, expected_scores=None))
+    report = made(tmp_path, verdicts, cases=cases, baseline=baseline)
     assert report.said.startswith(f"{said} ")
 
 
@@ -123,27 +152,33 @@ def test_many_models_beside_a_baseline_are_tested_together(tmp_path):
     """Of 15 equal models none is called lower; one that is lower in every case still is."""
     names = [f"m{number}" for number in range(16)]
     drawn = np.random.default_rng(4).integers(3, 6, (40, 16))
-    drawn[:, 15] = 1 + (drawn[:, 0] > 4)
-    cases = [case_of(f"k{n}", "What helps?", {name: name for name in names}) for n in range(40)]
-    scored = zip(cases, drawn.tolist())
-    verdicts = [verdict(case, scores, expected_scores=None) for case, scores in scored]
+    first = drawn[:, 0]
+    drawn[:, 15] = 1 + (first > 4)
+    cases = named(names, 40)
+    verdicts = []
+    for case, scores in zip(cases, drawn.tolist()):
+        verdicts.append(verdict(case, scores, expected_scores=None))
     report = made(tmp_path, verdicts, cases=cases, baseline="m0")
     models = report.result["baseline"]["models"]
-    p_values = [ttest_1samp(drawn[:, n] - drawn[:, 0], 0).pvalue for n in range(1, 16)]
-    assert [models[name]["p"] for name in names[1:]] == pytest.approx(p_values)
-    adjusted = pingouin.multicomp(p_values, method="holm")[1]
-    assert [models[name]["p_adjusted"] for name in names[1:]] == pytest.approx(list(adjusted))
-    assert min(p_values[:14]) < 0.05 < min(adjusted[:14])
+    gaps = drawn[:, 1:] - first[:, None]
+    p_values = ttest_1samp(gaps, 0).pvalue
+    _, adjusted = pingouin.multicomp(p_values, method="holm")
+    for name, p, p_adjusted in zip(names[1:], p_values, adjusted, strict=True):
+        assert models[name]["p"] == pytest.approx(p)
+        assert models[name]["p_adjusted"] == pytest.approx(p_adjusted)
+    assert p_values[:14].min() < 0.05 < adjusted[:14].min()
 
 
 def test_a_verdict_is_read_in_its_own_order_of_the_models(tmp_path):
-    cases, tables = named(), []
-    plain = {"models": ["a", "b", "c"], "expected_scores": [4.9, 3.1, 1.2]}
-    turned = {"models": ["c", "a", "b"], "expected_scores": [1.2, 4.9, 3.1], "order": [1, 2, 0]}
-    for scores, more in (([5, 3, 1], plain), ([1, 5, 3], turned)):
-        tables.append(made(tmp_path, alike(cases, scores, **more), cases=cases).result["models"])
-    assert tables[0] == tables[1]
-    assert tables[0]["echo"]["models"]["a"]["win_rate"]["value"] == 1
+    cases = named()
+    tables = []
+    for fields in ROWS["the same scores in two orders"]:
+        verdicts = alike(cases, **fields)
+        result = made(tmp_path, verdicts, cases=cases).result
+        tables.append(result["models"])
+    plain, turned = tables
+    assert plain == turned
+    assert plain["echo"]["models"]["a"]["win_rate"]["value"] == 1
 
 
 def test_a_judge_without_a_scale_is_compared_where_nobody_rated(tmp_path):
@@ -164,20 +199,33 @@ def test_a_judge_of_pairs_has_one_winner_in_the_run_and_in_the_report(tmp_path, 
     verdicts = [pair_verdict(case, 0, 1, "P", **choices) for case in cases]
     report = made(tmp_path, verdicts, cases=cases)
     assert report.said.startswith(f"{winner} wins more pairs than ")
-    read_cases = Cases([Case.from_dict(case) for case in cases], "cases")
+    case_records = [Case.from_dict(case) for case in cases]
     records = [Verdict.from_dict(each) for each in verdicts]
-    (first, _), _ = rank(read_cases, records, read_rubric("medical_pairwise"), tmp_path)
-    assert (first["model"], first["share of pairs won"]["value"]) == (winner, 1)
+    rubric = read_rubric("medical_pairwise")
+    rows, _ = rank(Cases(case_records, "cases"), records, rubric, tmp_path)
+    first = rows[0]
+    assert first["model"] == winner
+    assert first["share of pairs won"]["value"] == 1
 
 
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
     evil = "A\r## hi\x1b[31m https://x.test www.x.test &amp; ~~no~~ \ud800"
-    cases = [case_of(f"k{n}", "What helps?", {evil: "a", "b": "b", "c": "c"}) for n in range(12)]
+    cases = named([evil, "b", "c"])
     verdicts = alike(cases, [5, 3, 1], expected_scores=None)
     report = made(tmp_path, verdicts, cases=cases, ratings=liked(cases))
     text = (report.folder / "report.md").read_text(encoding="utf-8")
     assert not re.search(r"[\r\x1b]|^## hi|https://x|www\.x|[^\\]~~", text, re.M)
     assert "\x1b" not in report.said
+
+
+def beside_a(result: dict) -> dict:
+    """Return the figures of b beside the baseline."""
+    return result["baseline"]["models"]["b"]
+
+
+def counts_of(figures: dict) -> list[int]:
+    """Return in how many cases a model is better than the baseline, worse, and equal."""
+    return [figures[way] for way in ("better", "worse", "equal")]
 
 
 @pytest.mark.parametrize("scores", [(3, 3), None])
@@ -187,14 +235,16 @@ def test_what_another_batch_moves_is_no_difference(scores, tmp_path):
     verdicts = alike(cases, scores, valid=True, error=None)
     moved = np.random.default_rng(0).uniform(4e-6, 9e-6, len(cases)).tolist()
     for number, (each, more) in enumerate(zip(verdicts, moved)):
-        each["expected_scores"] = [3 + number % 2, 3 + number % 2 + more]
+        score = 3 + number % 2
+        each["expected_scores"] = [score, score + more]
     report = made(tmp_path, verdicts, cases=cases, baseline="a")
-    found = report.result["baseline"]["models"]["b"]
-    assert [found[way] for way in ("better", "worse", "equal")] == [0, 0, 12]
+    found = beside_a(report.result)
+    assert counts_of(found) == [0, 0, 12]
     assert found["difference"]["value"] == 0
     assert "b is not clearly different from a: mean" in report.told
     (pair,) = report.result["models"]["echo"]["pairs"]
-    assert (pair["win"]["value"], pair["tie"]["value"]) == (0, 1)
+    assert pair["win"]["value"] == 0
+    assert pair["tie"]["value"] == 1
 
 
 @pytest.mark.parametrize(
@@ -205,14 +255,14 @@ def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
     tmp_path, kind, gaps, counts, share
 ):
     """`gaps` are of b less a, `counts` the cases in which b is better, worse and equal, `share` the pairs that a wins."""
-    cases, none = named("ab", len(gaps)), {"scores": None, "expected_scores": None}
-    verdicts = alike(cases, [3])
+    cases = named("ab", len(gaps))
+    verdicts = alike(cases, None, valid=True, error=None)
     for each, gap in zip(verdicts, gaps):
-        each |= none | {kind: [3, 3 + gap]}
+        each[kind] = [3, 3 + gap]
     report = made(tmp_path, verdicts, cases=cases, baseline="a")
-    found = report.result["baseline"]["models"]["b"]
-    assert [found[way] for way in ("better", "worse", "equal")] == counts
-    models = report.result["models"]["echo"]["models"]
+    result = report.result
+    assert counts_of(beside_a(result)) == counts
+    models = result["models"]["echo"]["models"]
     assert models["a"]["win_rate"]["value"] == pytest.approx(share)
     said = "scores at most 0.25 apart are equal"
     assert report.page.count(said) == (kind == "expected_scores")
@@ -225,15 +275,19 @@ def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
     cases = named("ab", 3)
     verdicts = alike(cases, None, rubric="own@1", valid=True, error=None)
     for each, drop in zip(verdicts, (0.25, 1, 2)):
-        each["expected_scores"] = [maximum, max(0, maximum - drop)]
+        lower = max(0, maximum - drop)
+        each["expected_scores"] = [maximum, lower]
     report = made(tmp_path, verdicts, cases=cases, baseline="a", rubric=rubric)
     assert f"Read first: b is lower by {said}." in report.told
 
 
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
-    cases, won = named(), ((1, "a"), (2, "c"))
-    verdicts = [pair_verdict(each, 0, n, "P", correctness=by) for each in cases for n, by in won]
+    cases = named()
+    verdicts = []
+    for case in cases:
+        verdicts.append(pair_verdict(case, 0, 1, "P", correctness="a"))
+        verdicts.append(pair_verdict(case, 0, 2, "P", correctness="c"))
     said = made(tmp_path, verdicts, cases=cases, baseline="a").said
     lower = "b scores lower than a. It is worse in 12 of 12 cases and better in 0."
     assert said.startswith(f"{lower} c scores higher than a")
@@ -241,13 +295,17 @@ def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
 
 def test_a_model_that_is_above_every_other_is_first_though_it_met_the_weak_one_less_often(tmp_path):
     """a is above b in 75 of 100 cases, and above c in 40 of 40; b, above c in 400 of 400, wins a larger share of its pairs."""
-    met = [("ab", n % 4 > 0) for n in range(100)] + [("ac", True)] * 40 + [("bc", True)] * 400
-    texts = [{name: f"{name} {n}" for name in names} for n, (names, _) in enumerate(met)]
-    cases = [case_of(f"k{n}", "What helps?", answers) for n, answers in enumerate(texts)]
-    verdicts = [verdict(case, [4, 2] if first else [2, 4]) for case, (_, first) in zip(cases, met)]
+    cases = []
+    verdicts = []
+    for models, scores, count in ROWS["pairs of models that met"]:
+        for _ in range(count):
+            texts = {model: f"{model} {len(cases)}" for model in models}
+            case = case_of(f"k{len(cases)}", "What helps?", texts)
+            cases.append(case)
+            verdicts.append(verdict(case, scores))
     report = made(tmp_path, verdicts, cases=cases)
-    models = report.result["models"]["echo"]["models"]
-    assert models["b"]["win_rate"]["value"] > models["a"]["win_rate"]["value"]
+    figures = report.result["models"]["echo"]["models"]
+    assert figures["b"]["win_rate"]["value"] > figures["a"]["win_rate"]["value"]
     assert report.said.startswith("a wins more pairs than each of the 2 other models.")
 
 
@@ -255,15 +313,16 @@ GAPS = [2, 1, 1, 0, -1, 2, 1, 0]  # of b, less a
 
 
 def test_cases_of_one_cluster_count_once_beside_a_baseline(tmp_path):
-    cases, verdicts = named("ab", len(GAPS)), []
+    cases = named("ab", len(GAPS))
+    verdicts = []
     for number, (case, gap) in enumerate(zip(cases, GAPS)):
         case["cluster"] = f"c{number // 4}"
         verdicts.append(verdict(case, [3, 3 + gap], expected_scores=None))
     result = made(tmp_path, verdicts, cases=cases, baseline="a").result
-    beside = result["baseline"]["models"]["b"]
-    totals = np.reshape(GAPS, (2, 4)).sum(axis=1) / 4
+    beside = beside_a(result)
+    means = np.reshape(GAPS, (2, 4)).mean(axis=1)
     assert beside["difference"]["value"] == pytest.approx(np.mean(GAPS))
-    assert beside["p"] == pytest.approx(ttest_1samp(totals, 0).pvalue)
+    assert beside["p"] == pytest.approx(ttest_1samp(means, 0).pvalue)
     assert "resampled are the 2 clusters of the 8 cases" in result["notes"]
 
 
@@ -275,51 +334,62 @@ def chosen(case: dict, pair: str, criterion: str, choice: str) -> dict:
 
 def test_a_choice_about_pairs_that_were_not_asked_about_is_no_error(tmp_path):
     cases = named(count=6)
-    verdicts = [pair_verdict(case, 0, n, "P", correctness="a") for case in cases for n in (1, 2)]
-    pairs = product(cases, ("ab", "ac", "bc"))
-    choices = [chosen(case, pair, "correctness", pair[0]) for case, pair in pairs]
+    verdicts = choices_of_a(cases)
+    choices = []
+    for case, pair in product(cases, ("ab", "ac", "bc")):
+        choices.append(chosen(case, pair, "correctness", pair[0]))
     result = made(tmp_path, verdicts, cases=cases, ratings=choices).result
     found = result["choices"]["P"]["correctness"]
-    assert (found["accuracy"]["value"], found["pairs"]) == (1.0, 12)
+    assert found["accuracy"]["value"] == 1.0
+    assert found["pairs"] == 12
 
 
 def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
-    cases, names = named(count=6), {"harm": "b", "harmfulness": "b", "accuracy": "a"}
-    pairs = product(cases, names)
-    choices = [chosen(case, "ab", name, names[name]) for case, name in pairs]
+    cases = named(count=6)
+    choices = []
+    for case in cases:
+        choices.append(chosen(case, "ab", "harm", "b"))
+        choices.append(chosen(case, "ab", "harmfulness", "b"))
+        choices.append(chosen(case, "ab", "accuracy", "a"))
     verdicts = alike(cases, [5, 2, 2])
-    found = made(tmp_path, verdicts, cases=cases, ratings=choices).result["choices"]["echo"]
+    result = made(tmp_path, verdicts, cases=cases, ratings=choices).result
+    found = result["choices"]["echo"]
     # The polarity of harmfulness is that of a packaged rubric.
-    right = {name: each["accuracy"]["value"] for name, each in found.items()}
-    assert right == {"harmfulness": 1, "accuracy": 1}
+    assert found.keys() == {"harmfulness", "accuracy"}
+    assert found["harmfulness"]["accuracy"]["value"] == 1
+    assert found["accuracy"]["accuracy"]["value"] == 1
 
 
 def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):
-    twice = [["Is it safe?", "No, never at all."], ["Is it safe?", "Yes."]]
     versions = []
-    for name, rows in (("old", twice), ("new", twice[::-1])):
-        rows = [*rows, ["May I?", "Ask a nurse."]]
+    verdicts = []
+    for name, rows in ROWS["a question that stands twice"].items():
         file = write_csv(tmp_path / f"{name}.csv", ("question", "answer"), rows)
-        judge = flags(judge="baseline:longer text", output=tmp_path / name)
-        succeeded(run_command("judge", file, *judge))
+        out = tmp_path / name
+        succeeded(run_command("judge", file, judge="baseline:longer text", output=out))
         versions.append(f"{name}={file}")
-    verdicts = (tmp_path / "old", tmp_path / "new")
-    result = made(tmp_path, verdicts, cases=tuple(versions)).result
+        verdicts.append(out)
+    result = made(tmp_path, tuple(verdicts), cases=tuple(versions)).result
     assert result["cases"]["cases"] == 1
-    said = "left out are 2 cases whose question stands twice"
-    assert any(said in each for each in result["notes"])
+    notes = "\n".join(result["notes"])
+    assert "left out are 2 cases whose question stands twice" in notes
 
 
 def test_criteria_of_answers_that_were_not_asked_about_are_no_errors(tmp_path):
-    criteria = [{"criterion": "says rest", "points": 5}, {"criterion": "says poison", "points": -5}]
-    cases, labels = [case | {"criteria": criteria} for case in named("ab", 6)], []
-    verdicts = [verdict_by(case, 0, [True, False], [0.9, 0.1], models=["a", "b"]) for case in cases]
-    for case, model, each in product(cases, "ab", criteria):
-        label = "met" if each["points"] > 0 else "not_met"
-        labels.append(label_of(case, model, each, "p", label))
+    criteria = ROWS["criteria"]
+    cases = [case | {"criteria": criteria} for case in named("ab", 6)]
+    verdicts = []
+    labels = []
+    for case in cases:
+        by = verdict_by(case, 0, [True, False], [0.9, 0.1], models=["a", "b"])
+        verdicts.append(by)
+        for model, each in product("ab", criteria):
+            label = "met" if each["points"] > 0 else "not_met"
+            labels.append(label_of(case, model, each, "p", label))
     result = made(tmp_path, verdicts, cases=cases, ratings=labels).result
     found = result["criteria"]["certificate"]["judges"]["j"]
-    assert (found["accuracy"]["value"], found["accuracy"]["n"]) == (1.0, 12)
+    assert found["accuracy"]["value"] == 1.0
+    assert found["accuracy"]["n"] == 12
     assert found["read_rate"]["value"] == 1.0
 
 
@@ -337,17 +407,23 @@ HUGE = 10**400
 def refused(tmp_path, verdicts, message, **more):
     """Check that the verdicts, lines or the text of a file, are refused in one line, and that nothing is written."""
     file = tmp_path / "verdicts.jsonl"
-    file.write_text(verdicts) if isinstance(verdicts, str) else write(file, verdicts)
-    assert re.search(message, error_line(asked(tmp_path, file, **more)))
+    if isinstance(verdicts, str):
+        file.write_text(verdicts)
+    else:
+        write(file, verdicts)
+    line = error_line(asked(tmp_path, file, **more))
+    assert re.search(message, line)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("kind", "change", "message"), ROWS["test_bad_verdicts_get_one_line"])
 def test_bad_verdicts_get_one_line(kind, change, message, tmp_path):
+    line = LINES[kind] | change
     if kind == "criteria":
-        scores = (OWN | change).items()
-        change = {"criterion_scores": {name: each for name, each in scores if each is not None}}
-    refused(tmp_path, [LINES[kind] | change], message)
+        scores = OWN | change
+        given = {name: each for name, each in scores.items() if each is not None}
+        line = LINES[kind] | {"criterion_scores": given}
+    refused(tmp_path, [line], message)
 
 
 SILENT = {
@@ -365,13 +441,15 @@ def test_files_of_verdicts_that_say_nothing_get_one_line(message, tmp_path):
     refused(tmp_path, SILENT[message], message)
 
 
-RATINGS_THAT_FAIL = [*ROWS["test_bad_ratings_get_one_line"], ({"score": HUGE}, "a number from")]
+RATINGS_THAT_FAIL = ROWS["test_bad_ratings_get_one_line"]
+RATINGS_THAT_FAIL.append(({"score": HUGE}, "a number from"))
 
 
 @pytest.mark.parametrize(("change", "message"), RATINGS_THAT_FAIL)
 def test_bad_ratings_get_one_line(change, message, tmp_path):
     first = read(RATINGS)[0]
-    refused(tmp_path, [GOOD], message, ratings=[first | change] if change else [first, first])
+    ratings = [first | change] if change else [first, first]
+    refused(tmp_path, [GOOD], message, ratings=ratings)
 
 
 @pytest.mark.parametrize(("more", "message"), ROWS["test_bad_arguments_get_one_line"])
@@ -389,6 +467,6 @@ def test_a_file_of_verdicts_that_is_not_there_gets_one_line(tmp_path):
 def test_an_equals_sign_may_be_in_the_path_of_a_judge(tmp_path):
     file = write(tmp_path / "lr=0.1" / "verdicts.jsonl", agreeing_verdicts())
     for argument, name in ((file, "echo"), (f"A judge={file.parent}", "A judge")):
-        assert [*made(tmp_path, argument).result["judges"]] == [name]
-    line = error_line(asked(tmp_path, (file, file.parent)))
-    assert "two judges are called 'echo'" in line
+        result = made(tmp_path, argument).result
+        assert [*result["judges"]] == [name]
+    failed(asked(tmp_path, (file, file.parent)), "two judges are called 'echo'")

@@ -21,7 +21,7 @@ from doubles.agreement_study import (
     write,
 )
 from doubles.endpoint import EndpointDouble, answer
-from programs import ROOT, error_line, run_command, succeeded
+from programs import ROOT, failed, run_command, succeeded
 from tables import rows_of, write_csv
 
 ROWS = rows_of(__file__)
@@ -32,30 +32,41 @@ RTL = "روبوت"
 def runs(tmp_path):
     """Write what one model answered, and another as its new version; each file lacks a case of the other one."""
     judged = list(zip(read(CASES), noisy_verdicts("good", 0.3, 1), strict=True))
-    files = {}
-    for version, model, part in (("old", MODELS[0], judged[:-1]), ("new", MODELS[1], judged[1:])):
-        cases, verdicts = [], []
-        for case, on_all in part:
-            place = [response["model"] for response in case["responses"]].index(model)
-            response = case["responses"][place] | {"model": "bot"}
-            score, expected = on_all["scores"][place], on_all["expected_scores"][place]
-            differs = {"bot": marked("ten tablets") if version == "new" else []}
-            more = {"expected_scores": [expected], "differs": differs}
-            cases.append(case | {"responses": [response]})
-            verdicts.append(verdict(cases[-1], [score], "good", **more))
-        folder = tmp_path / version
-        files[version] = [
-            write(folder / "cases.jsonl", cases),
-            write(folder / "verdicts.jsonl", verdicts[::-1]),
-        ]
-    return files
+    old, new, _ = MODELS
+    return {
+        "old": files_of(tmp_path / "old", old, judged[:-1], []),
+        "new": files_of(tmp_path / "new", new, judged[1:], marked("ten tablets")),
+    }
+
+
+def files_of(folder, model, judged, marks):
+    """Write the cases with one model's answers, as those of `bot`, with these marks, and the verdicts on them."""
+    cases = []
+    verdicts = []
+    for case, on_all in judged:
+        models = [response["model"] for response in case["responses"]]
+        place = models.index(model)
+        response = case["responses"][place] | {"model": "bot"}
+        alone = case | {"responses": [response]}
+        cases.append(alone)
+        score = on_all["scores"][place]
+        more = {"expected_scores": [on_all["expected_scores"][place]], "differs": {"bot": marks}}
+        verdicts.append(verdict(alone, [score], "good", **more))
+    verdicts_file = write(folder / "verdicts.jsonl", verdicts[::-1])
+    return write(folder / "cases.jsonl", cases), verdicts_file
 
 
 def versions(runs, old="old", new="new"):
     """Return the options that name two versions and their verdicts."""
-    (old_cases, old_verdicts), (new_cases, new_verdicts) = runs["old"], runs["new"]
+    old_cases, old_verdicts = runs["old"]
+    new_cases, new_verdicts = runs["new"]
     cases = (f"{old}={old_cases}", f"{new}={new_cases}")
     return {"cases": cases, "verdicts": (old_verdicts, new_verdicts)}
+
+
+def score_by_case(files):
+    _, verdicts = files
+    return {each["case_id"]: each["expected_scores"][0] for each in read(verdicts)}
 
 
 def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
@@ -64,20 +75,21 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
     assert result["cases"]["cases"] == 28
     assert f"--cases {runs['new'][0]} " in report.said  # the audit that it advises can be run
     said = "29 and 29 cases; the 28 that are in both are compared"
-    assert any(said in note for note in result["notes"])
-    scores = []
-    for _, verdicts in runs.values():
-        scores.append({each["case_id"]: each["expected_scores"][0] for each in read(verdicts)})
-    old, new = scores
+    assert said in "\n".join(result["notes"])
+    old, new = map(score_by_case, runs.values())
     gaps = np.array([new[case_id] - old[case_id] for case_id in old.keys() & new.keys()])
-    assert result["baseline"]["name"] == "old"
-    assert list(result["baseline"]["models"]) == [RTL]
-    found = result["baseline"]["models"][RTL]
+    baseline = result["baseline"]
+    assert baseline["name"] == "old"
+    assert list(baseline["models"]) == [RTL]
+    found = baseline["models"][RTL]
     low, high = scipy.stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
-    ends = [found["difference"][end] for end in ("low", "value", "high")]
-    assert ends == pytest.approx([low, gaps.mean(), high])
+    difference = found["difference"]
+    assert difference["low"] == pytest.approx(low)
+    assert difference["value"] == pytest.approx(gaps.mean())
+    assert difference["high"] == pytest.approx(high)
     shown = gaps.round(2)
-    assert (found["better"], found["worse"]) == ((shown > 0.25).sum(), (shown < -0.25).sum())
+    assert found["better"] == (shown > 0.25).sum()
+    assert found["worse"] == (shown < -0.25).sum()
     assert found["newly"] == {"differs": 28, "empty": 0, "failing": 0}
     assert f"<h1>Report: old, {RTL}</h1>" in report.page
     assert not list(report.folder.glob("rate-*"))  # which needs one file of cases
@@ -90,8 +102,9 @@ def test_two_runs_pass_the_gate(runs, tmp_path):
     config = tmp_path / "gate.yaml"
     config.write_text(yaml.safe_dump(named))
     succeeded(asked(tmp_path, None, cases=None, config=config, **gate))
-    one = versions(runs) | {"verdicts": runs["old"][1]}
-    assert "--cases of two versions" in error_line(asked(tmp_path, **one))
+    _, old_verdicts = runs["old"]
+    one = versions(runs) | {"verdicts": old_verdicts}
+    failed(asked(tmp_path, **one), "--cases of two versions")
 
 
 @pytest.mark.parametrize(
@@ -102,17 +115,19 @@ def test_runs_that_do_not_fit_are_refused_in_a_line(runs, tmp_path, name, value,
     for case, line in zip(cases, verdicts[::-1], strict=True):
         case[name] = f"{value}{case[name]}"
         line["case_id"] = case["id"]
-    for file, records in zip(runs["new"], (cases, verdicts)):
-        write(file, records)
-    assert said in error_line(asked(tmp_path, **versions(runs)))
+    cases_file, verdicts_file = runs["new"]
+    write(cases_file, cases)
+    write(verdicts_file, verdicts)
+    failed(asked(tmp_path, **versions(runs)), said)
 
 
 def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(runs, tmp_path):
     cases, verdicts = zip(*runs.values())
-    assert "name the versions" in error_line(asked(tmp_path, verdicts, cases=cases))
-    file = runs["new"][1]
-    write(file, [line | {"judge": "other"} for line in read(file)])
-    assert "no judge has verdicts on both" in error_line(asked(tmp_path, **versions(runs)))
+    failed(asked(tmp_path, verdicts, cases=cases), "name the versions")
+    _, file = verdicts
+    others = [each | {"judge": "other"} for each in read(file)]
+    write(file, others)
+    failed(asked(tmp_path, **versions(runs)), "no judge has verdicts on both")
 
 
 GATE = {"fail_if_worse": ("new", "old"), "by": 0.1}
@@ -120,12 +135,15 @@ GATE = {"fail_if_worse": ("new", "old"), "by": 0.1}
 
 def study(loss, count=400, invalid=0):
     """Return cases of two candidates, of which the new one loses `loss` points in every second case, and the verdicts."""
-    cases, verdicts = [], []
+    cases = []
+    verdicts = []
     for number in range(count):
         answers = {name: f"{name} {number}" for name in ("old", "new")}
-        cases.append(case_of(f"c{number}", f"What helps against {number}?", answers))
-        scores = None if number < invalid else [3, 3 - loss * (number % 2)]
-        verdicts.append(verdict(cases[-1], scores, expected_scores=scores))
+        case = case_of(f"c{number}", f"What helps against {number}?", answers)
+        lost = loss * (number % 2)
+        scores = None if number < invalid else [3, 3 - lost]
+        cases.append(case)
+        verdicts.append(verdict(case, scores, expected_scores=scores))
     return {"cases": cases, "verdicts": verdicts}
 
 
@@ -138,7 +156,9 @@ def test_the_exit_status_tells_the_result(tmp_path, loss, cases, status, word):
     assert f"{word} (exit status {status})" in done.stdout
     record = Report(tmp_path / "out", done.stdout).json("gate")
     assert record["mean"] == pytest.approx(-loss / 2)
-    assert (record["status"], record["cases"], record["result"]) == (status, cases, word)
+    assert record["status"] == status
+    assert record["cases"] == cases
+    assert record["result"] == word
     assert (status == 4) == ("would do" in done.stdout)
 
 
@@ -146,35 +166,43 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
     done = succeeded(asked(tmp_path, **study(0, invalid=40), **GATE))
     assert "40 of 400 cases without a valid verdict" in done.stdout
     assert "on 360 cases" in done.stdout
-    assert asked(tmp_path, **study(1, invalid=41), **GATE).returncode == 4
-    mean = Report(tmp_path / "out", "").json("gate")["mean"]
-    assert mean == pytest.approx(-0.5, abs=0.002)
+    many = asked(tmp_path, **study(1, invalid=41), **GATE)
+    assert many.returncode == 4
+    record = Report(tmp_path / "out", "").json("gate")
+    assert record["mean"] == pytest.approx(-0.5, abs=0.002)
 
 
 @pytest.mark.parametrize(("options", "message"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tmp_path, options, message):
-    given = {
-        name: tuple(each) if isinstance(each, list) else each for name, each in options.items()
-    }
-    assert message in error_line(asked(tmp_path, **study(0, 4) | given))
+    given = study(0, 4) | options
+    if "fail_if_worse" in options:
+        given["fail_if_worse"] = tuple(options["fail_if_worse"])
+    failed(asked(tmp_path, **given), message)
 
 
 def documented():
     """Return of each workflow of docs/ci-gate.md the commands before it, and its own, without the word `automedeval`."""
     text = (ROOT / "docs" / "ci-gate.md").read_text(encoding="utf-8")
-    found, before = [], []
+    found = []
+    before = []
     for language, body in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
         if language == "yaml":
             (job,) = yaml.safe_load(body)["jobs"].values()
-            script = "\n".join(step.get("run", "") for step in job["steps"])
+            steps = [step.get("run", "") for step in job["steps"]]
+            script = "\n".join(steps)
             found.append((before, commands(script)))
         before = commands(body)
     return found
 
 
 def commands(script):
-    lines = [shlex.split(line, comments=True) for line in script.replace("\\\n", " ").splitlines()]
-    return [words[1:] for words in lines if words[:1] == ["automedeval"]]
+    found = []
+    whole = script.replace("\\\n", " ")
+    for line in whole.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["automedeval"]:
+            found.append(words[1:])
+    return found
 
 
 def test_the_workflow_of_the_documents_runs_the_gate(tmp_path, monkeypatch):
@@ -183,7 +211,9 @@ def test_the_workflow_of_the_documents_runs_the_gate(tmp_path, monkeypatch):
         write(tmp_path / "evaluation" / f"{name}.jsonl", records)
     monkeypatch.chdir(tmp_path)
     assert [words[0] for words in workflow] == ["get-models", "judge", "report"]
-    assert run_command(*workflow[-1]).returncode == 3
+    *_, report = workflow
+    done = run_command(*report)
+    assert done.returncode == 3
 
 
 NIGHTS = ROWS["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
@@ -193,23 +223,27 @@ NIGHTS = ROWS["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
 def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     tmp_path, monkeypatch, tonight, statuses, fails
 ):
-    judge, scores_of = "careful", ROWS["scores_of_the_judges"]
+    judge = "careful"
+    scores_of = ROWS["scores_of_the_judges"]
 
     def reply(body):
         prompt = body["messages"][-1]["content"]
         number = int(re.search(r"case (\d+)", prompt)[1])
-        good, bad = scores_of[judge][number % len(scores_of[judge])]
-        shown = re.findall(r"Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt, re.DOTALL)
-        scores = {slot: good if "rest" in text else bad for slot, text in shown}
-        said = [f"Doctor {slot}: {score} points." for slot, score in scores.items() if score]
-        return answer(f"Step 1: Rest helps.\nScore: {' '.join(said)}")
+        turns = scores_of[judge]
+        good, bad = turns[number % len(turns)]
+        said = "Step 1: Rest helps.\nScore:"
+        for slot, text in re.findall(r"Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt, re.DOTALL):
+            score = good if "rest" in text else bad
+            if score:
+                said += f" Doctor {slot}: {score} points."
+        return answer(said)
 
     _, (keep, workflow) = documented()
     (tmp_path / "kept").mkdir()
-    rows = [
-        (f"What helps in case {number}?", f"Drink and rest, {number}.", f"Run far, {number} miles.")
-        for number in range(60)
-    ]
+    rows = []
+    for number in range(60):
+        question = f"What helps in case {number}?"
+        rows.append((question, f"Drink and rest, {number}.", f"Run far, {number} miles."))
     write_csv(tmp_path / "kept" / "cases.csv", ("question", "good", "bad"), rows)
     monkeypatch.chdir(tmp_path)
     with EndpointDouble(reply) as endpoint:
@@ -217,10 +251,12 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
         for command in keep:
             succeeded(run_command(*command))
         judge = tonight
-        done = []
+        found = []
         for command in workflow:  # the shell of a workflow stops at the first that fails
-            done.append(run_command(*command))
-            if done[-1].returncode:
+            done = run_command(*command)
+            found.append(done.returncode)
+            if done.returncode:
                 break
-    assert [each.returncode for each in done] == statuses, done[-1].stderr
-    assert not fails or done[-1].stdout.startswith(f"{fails} against ")
+    assert found == statuses, done.stderr
+    if fails:
+        assert done.stdout.startswith(f"{fails} against ")

@@ -16,6 +16,7 @@ import pytest
 from doubles.agreement_by_loops import Loops, Row, correlations
 from doubles.agreement_study import (
     RATINGS,
+    Report,
     asked,
     case_of,
     made,
@@ -37,46 +38,63 @@ from automedeval.stats.growth_curve import forecast
 ROWS = rows_of(__file__)
 FILES = ("cases", "verdicts", "ratings")
 MODELS = ("ash", "birch", "cedar", "date")
-NOISE = {"gpt": 0.8, "ours": 0.4, "ours-run2": 0.5, "ours-run3": 0.6, "base": 2.0, "lazy": 0.5}
-RUNS = {"gpt": 3, "base": 3, "lazy": 2}  # the others were asked once
-TRAININGS = {"ours": ["ours", "ours-run2", "ours-run3"]}
+NOISE = ROWS["noise"]
+RUNS = ROWS["runs"]
+TRAININGS = ROWS["trainings"]
 JUDGES = ("gpt", "ours", "base", "lazy")
 CORRELATIONS = ["spearman", "pearson"]
 ACCURACIES = ["pairwise_accuracy", "triple_accuracy"]
-MARKS = {"*": 0.001, "†": 0.01, "§": 0.05}
+MARKS = ROWS["marks"]
+WORDS = ROWS["words"]
 COLUMNS = ["bert_score", "bart_score", *CORRELATIONS, *ACCURACIES]
+
+
+def noisy(score: float, noise: float, rng: random.Random) -> int:
+    """Return a whole score of 1 to 5 near this one."""
+    moved = score + rng.gauss(0, noise)
+    return min(5, max(1, round(moved)))
 
 
 def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
     """Yield the judge's verdicts: the truth with noise; some invalid, and some of `lazy` missing in its second run."""
     rng = random.Random(judge)
-    for run, (number, case) in product(range(RUNS.get(judge, 1)), enumerate(cases)):
+    runs = RUNS.get(judge, 1)
+    for run, (number, case) in product(range(runs), enumerate(cases)):
         if judge == "lazy" and run == 1 and number < 6:
             continue
         if rng.random() < 0.08:
             yield verdict(case, None, judge, run=run)
             continue
-        noisy = [truth[case["id"], model] + rng.gauss(0, NOISE[judge]) for model in MODELS]
-        scores = [min(5, max(1, round(value))) for value in noisy]
-        text = " ".join(rng.sample(["rest", "water", "salt", "heat", "cold", "sleep"], 3))
-        yield verdict(case, scores, judge, run=run, expected_scores=None, rationale=text)
+        scores = [noisy(truth[case["id"], model], NOISE[judge], rng) for model in MODELS]
+        words = rng.sample(WORDS, 3)
+        fields = {"run": run, "expected_scores": None, "rationale": " ".join(words)}
+        yield verdict(case, scores, judge, **fields)
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Return a folder with cases, ratings and the verdicts of all judges in one file."""
-    folder, rng = tmp_path_factory.mktemp("study"), random.Random(0)
-    answers = [{model: f"{model} {n}" for model in MODELS} for n in range(60)]
-    cases = [case_of(f"c{n}", "Why?", texts) for n, texts in enumerate(answers)]
-    truth = {(case["id"], model): rng.uniform(1, 5) for case in cases for model in MODELS}
+    folder = tmp_path_factory.mktemp("study")
+    rng = random.Random(0)
+    cases = []
+    truth = {}
+    for number in range(60):
+        name = f"c{number}"
+        answers = {model: f"{model} {number}" for model in MODELS}
+        cases.append(case_of(name, "Why?", answers))
+        for model in MODELS:
+            truth[name, model] = rng.uniform(1, 5)
     ratings = []
     for place, who, criterion in product(truth, ("r0", "r1", "r2"), ("accuracy", "style")):
-        score = min(5, max(1, round(truth[place] + rng.gauss(0, 0.5))))
+        score = noisy(truth[place], 0.5, rng)
         ratings.append(rating(*place, score, who, criterion))
-    verdicts = [each for judge in NOISE for each in verdicts_of(judge, cases, truth)]
-    for case, (first, second) in product(cases, combinations(range(4), 2)):
-        better = max(MODELS[first], MODELS[second], key=lambda model: truth[case["id"], model])
-        verdicts.append(pair_verdict(case, first, second, "pairs", correctness=better))
+    verdicts = []
+    for judge in NOISE:
+        verdicts += verdicts_of(judge, cases, truth)
+    for case, pair in product(cases, combinations(range(4), 2)):
+        place = max(pair, key=lambda place: truth[case["id"], MODELS[place]])
+        better = MODELS[place]
+        verdicts.append(pair_verdict(case, *pair, "pairs", correctness=better))
     for name, lines in zip(FILES, (cases, verdicts, ratings)):
         write(folder / f"{name}.jsonl", lines)
     return folder
@@ -109,86 +127,122 @@ def loops(study):
 def runs_of(loops: Loops, judge: str) -> list[Row]:
     """Return each run of each training of a judge."""
     names = TRAININGS.get(judge, [judge])
-    rows = [row for row in loops.rows if row.name in names]
-    return [row.of_run(run) for row in rows for run in row.runs()]
+    found = []
+    for row in loops.rows:
+        if row.name in names:
+            found += [row.of_run(run) for run in row.runs()]
+    return found
 
 
 def figure(loops: Loops, run: Row, name: str, shared: set | None = None) -> float:
     """Return a figure of a run, a correlation over the responses `shared`."""
     figures = loops.measures(run)
     if shared is not None:
-        figures = correlations(loops.points(run, {place: run.scores[place] for place in shared}))
-    return figures[name].of(range(len(loops.cases)))
+        scores = {place: run.scores[place] for place in shared}
+        points = loops.points(run, scores)
+        figures = correlations(points)
+    cases = range(len(loops.cases))
+    return figures[name].of(cases)
 
 
-def row_of(result: dict, judge: str) -> dict:
-    return next(row for row in result["table2"]["rows"] if row["judge"] == judge)
+def holm(tests: list[dict]) -> list[float]:
+    """Return the p values of tests, adjusted together by statsmodels."""
+    p_values = [each["p"] for each in tests]
+    _, adjusted, *_ = multipletests(p_values, method="holm")
+    return adjusted.tolist()
+
+
+def row_of(report: Report, judge: str) -> dict:
+    rows = report.result["table2"]["rows"]
+    return next(row for row in rows if row["judge"] == judge)
+
+
+def cells_of(report: Report, judge: str) -> dict:
+    return row_of(report, judge)["cells"]
 
 
 @pytest.mark.parametrize("judge", JUDGES)
 def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge, reported, loops):
-    row, runs = row_of(reported.result, judge), runs_of(loops, judge)
+    row = row_of(reported, judge)
+    runs = runs_of(loops, judge)
     assert row["names"] == TRAININGS.get(judge, [judge])
-    assert (row["runs"], row["of"]) == (len(runs), "trainings" if judge == "ours" else "runs")
+    assert row["runs"] == len(runs)
+    assert row["of"] == ("trainings" if judge == "ours" else "runs")
     for name in CORRELATIONS + ACCURACIES:
         values = [figure(loops, run, name) for run in runs]
         cell = row["cells"][name]
+        mean = cell["mean"]
         assert cell["values"] == pytest.approx(values), name
         assert cell["sd"] == pytest.approx(stdev(values)), name
-        mean = cell["mean"]
         assert mean["value"] == pytest.approx(fmean(values)), name
         assert mean["low"] < mean["value"] < mean["high"]
 
 
 @pytest.mark.parametrize("judge", ["ours", "base", "lazy"])
 def test_rationales_are_compared_run_by_run(judge, reported, study):
-    teacher, by_run = defaultdict(list), defaultdict(list)
+    teacher = defaultdict(list)
+    by_run = defaultdict(list)
     for each in of_judges(study, "gpt"):
         if each["valid"]:
             teacher[each["case_id"]].append(each["rationale"])
     for each in of_judges(study, *TRAININGS.get(judge, [judge])):
         if each["valid"] and each["case_id"] in teacher:
             by_run[each["judge"], each["run"]].append(each)
-    values = []
+    values = {"bert_score": [], "bart_score": []}
     for of_run in by_run.values():
         texts = [each["rationale"] for each in of_run]
-        scores = overlap(texts, [teacher[each["case_id"]] for each in of_run])
+        references = [teacher[each["case_id"]] for each in of_run]
+        scores = overlap(texts, references)
+        bert = scores["bert_score"]["f1"]
         bart = [each for each in scores["bart_score"] if each is not None]
-        values.append((fmean(scores["bert_score"]["f1"]), fmean(bart)))
-    cells = row_of(reported.result, judge)["cells"]
-    for name, of_metric in zip(("bert_score", "bart_score"), zip(*values)):
-        assert cells[name]["values"] == pytest.approx(of_metric)
-        assert cells[name]["sd"] == pytest.approx(stdev(of_metric))
+        values["bert_score"].append(fmean(bert))
+        values["bart_score"].append(fmean(bart))
+    cells = cells_of(reported, judge)
+    for name, of_metric in values.items():
+        cell = cells[name]
+        assert cell["values"] == pytest.approx(of_metric)
+        assert cell["sd"] == pytest.approx(stdev(of_metric))
 
 
 @pytest.mark.parametrize("judge", ["gpt", "base", "lazy"])
 def test_differences_are_of_the_same_responses_and_cases(judge, reported, loops):
-    sides = runs_of(loops, judge), runs_of(loops, "ours")
-    shared = set.intersection(*(set(run.scores) for runs in sides for run in runs))
+    runs = runs_of(loops, judge)
+    others = runs_of(loops, "ours")
+    scored = [set(run.scores) for run in runs + others]
+    shared = set.intersection(*scored)
+    cells = cells_of(reported, judge)
     for name in (*CORRELATIONS, "triple_accuracy"):
         # Missing is wrong: accuracies are of all pairs, for both.
         of = shared if name in CORRELATIONS else None
-        mean, other = (fmean(figure(loops, run, name, of) for run in runs) for runs in sides)
-        difference = row_of(reported.result, judge)["cells"][name]["difference"]
-        assert difference["value"] == pytest.approx(mean - other)
+        values = [figure(loops, run, name, of) for run in runs]
+        of_others = [figure(loops, run, name, of) for run in others]
+        difference = cells[name]["difference"]
+        assert difference["value"] == pytest.approx(fmean(values) - fmean(of_others))
         assert of is None or difference["n"] == len(of)
 
 
 def test_clusters_of_cases_are_resampled_whole(study, tmp_path):
     """Each case stands there twice, in one cluster: intervals are those of the cases that stand there once."""
-    files, twice, widths = files_of(study), {}, []
+    files = files_of(study)
+    twice = {}
+    widths = []
     for name, key in zip(FILES, ("id", "case_id", "case_id")):
-        lines = [line for line in read(files[name]) if line.get("judge") != "pairs"]
-        copies = [(line, f"{line[key]}-{copy}") for line in lines for copy in "ab"]
-        twice[name] = [line | {key: copy, "cluster": line[key]} for line, copy in copies]
+        twice[name] = []
+        for line, copy in product(read(files[name]), "ab"):
+            if line.get("judge") != "pairs":
+                case_id = line[key]
+                copied = {key: f"{case_id}-{copy}", "cluster": case_id}
+                twice[name].append(line | copied)
     for given in (files, twice):
         report = made(tmp_path, **given, contrasts=("ours=base", "gpt=ours"))
         first, second = report.result["contrasts"]
-        assert (first["first"], first["second"]) == ("ours", "base")
-        adjusted = multipletests([first["p"], second["p"]], method="holm")[1]
+        assert first["first"] == "ours"
+        assert first["second"] == "base"
+        adjusted = holm([first, second])
         assert first["p_adjusted"] == pytest.approx(adjusted[0])
         assert "ours and base order " in report.text
-        widths.append(first["difference"]["high"] - first["difference"]["low"])
+        difference = first["difference"]
+        widths.append(difference["high"] - difference["low"])
     assert widths[1] == pytest.approx(widths[0], rel=0.1)
     assert "resampled are the 60 clusters of the 120 cases" in report.result["notes"]
 
@@ -199,28 +253,27 @@ def test_p_values_are_adjusted_within_each_column_and_gaps_say_why(reported):
     for name in COLUMNS:
         cells = [row["cells"][name] for row in table["rows"] if row["judge"] != "ours"]
         tested = [cell for cell in cells if cell["p"] is not None]
-        adjusted = multipletests([cell["p"] for cell in tested], method="holm")[1]
-        assert [cell["p_adjusted"] for cell in tested] == pytest.approx(list(adjusted))
-        for cell in tested:
+        for cell, adjusted in zip(tested, holm(tested), strict=True):
+            assert cell["p_adjusted"] == pytest.approx(adjusted)
             marks = [mark for mark, most in MARKS.items() if cell["p_adjusted"] < most]
             assert cell["mark"] == "".join(marks[:1])
-    ours = row_of(reported.result, "ours")["cells"]
+    ours = cells_of(reported, "ours")
     assert [name for name in COLUMNS if "p" in ours[name]] == CORRELATIONS
-    pairs = row_of(reported.result, "pairs: correctness")["cells"]
+    pairs = cells_of(reported, "pairs: correctness")
     assert "no rationale" in pairs["bert_score"]["mean"]["reason"]
     assert "this judge gives choices, no scores</th>" in reported.text
-    cell = row_of(reported.result, "base")["cells"]["triple_accuracy"]
+    cell = cells_of(reported, "base")["triple_accuracy"]
     value, interval = formatted(cell["mean"], 2, 100).split(" ", 1)
-    shown = f"{value} ± {100 * cell['sd']:.2f}{cell['mark']} {interval}"
-    assert shown in reported.text
-    assert any(
-        "lazy, run 1: no verdict on 6 of 60 cases" in note for note in reported.result["notes"]
-    )
+    spread = 100 * cell["sd"]
+    assert f"{value} ± {spread:.2f}{cell['mark']} {interval}" in reported.text
+    notes = "\n".join(reported.result["notes"])
+    assert "lazy, run 1: no verdict on 6 of 60 cases" in notes
 
 
 def test_the_main_judge_is_the_first_training(reported):
     result = reported.result
-    assert (result["main_judge"]["name"], result["similarity"]["teacher"]) == ("ours", "gpt")
+    assert result["main_judge"]["name"] == "ours"
+    assert result["similarity"]["teacher"] == "gpt"
     assert reported.text.count(">ours (main judge)</th>") == 2
 
 
@@ -228,27 +281,32 @@ def test_a_run_without_a_valid_verdict_counts_and_judges_are_tested_on_the_same_
     study, tmp_path
 ):
     """`narrow` was never asked about the last candidate."""
-    verdicts = of_judges(study, "base", "ours")
+    verdicts = of_judges(study, "ours")
     for each in of_judges(study, "base"):
+        verdicts.append(each)
         if each["run"] == 0:
             scores = each["scores"] and [*each["scores"][:3], None]
             verdicts.append(each | {"judge": "narrow", "order": [0, 1, 2], "scores": scores})
-    empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
-    for each in verdicts:
-        each |= empty if (each["judge"], each["run"]) == ("base", 1) else {}
-    files = files_of(study) | {"verdicts": write(tmp_path / "verdicts.jsonl", verdicts)}
+        elif each["run"] == 1:
+            each |= {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
+    files = files_of(study)
+    files["verdicts"] = write(tmp_path / "verdicts.jsonl", verdicts)
     report = made(tmp_path, **files, main_judge="ours")
-    cells = row_of(report.result, "base")["cells"]
-    accuracy, correlation = cells["pairwise_accuracy"], cells["spearman"]
+    cells = cells_of(report, "base")
+    accuracy = cells["pairwise_accuracy"]
+    correlation = cells["spearman"]
     assert accuracy["values"][1] == 0
     assert accuracy["mean"]["value"] == pytest.approx(fmean(accuracy["values"]))
-    assert correlation["values"][1] is correlation["mean"]["value"] is None
+    assert correlation["values"][1] is None
+    assert correlation["mean"]["value"] is None
     assert "run 1: no valid verdict</th>" in report.text
-    cell = row_of(report.result, "narrow")["cells"]["pairwise_accuracy"]
+    cell = cells_of(report, "narrow")["pairwise_accuracy"]
     loops = loops_of(files)
-    (narrow,), (ours,) = (runs_of(loops, judge) for judge in ("narrow", "ours"))
+    (narrow,) = runs_of(loops, "narrow")
+    (ours,) = runs_of(loops, "ours")
     ours.asked = narrow.asked
-    first, second = (figure(loops, run, "pairwise_accuracy") for run in (narrow, ours))
+    first = figure(loops, narrow, "pairwise_accuracy")
+    second = figure(loops, ours, "pairwise_accuracy")
     assert cell["mean"]["value"] == pytest.approx(first)
     assert cell["difference"]["value"] == pytest.approx(first - second)
     assert report.result["table2"]["columns"] == COLUMNS[2:]  # no teacher
@@ -266,18 +324,19 @@ RIGHT = (12, 15, 17)
 
 @pytest.mark.parametrize("rounds", [(0, 1, 2), (2, 1, 0)])
 def test_rounds_are_followed_and_forecast_if_they_rise(rounds, tmp_path):
-    files = {f"r{n}": write(tmp_path / f"{n}.jsonl", right_verdicts(RIGHT[n])) for n in rounds}
-    verdicts = tuple(f"{name}={file}" for name, file in files.items())
-    report = made(tmp_path, verdicts, ratings=RATINGS, rounds=",".join(files))
+    names = [f"r{number}" for number in rounds]
+    verdicts = []
+    for name, number in zip(names, rounds):
+        file = write(tmp_path / f"{name}.jsonl", right_verdicts(RIGHT[number]))
+        verdicts.append(f"{name}={file}")
+    report = made(tmp_path, tuple(verdicts), ratings=RATINGS, rounds=",".join(names))
     found = report.result["rounds"]
-    assert found["names"] == [*files]
+    assert found["names"] == names
     assert found["values"] == pytest.approx([RIGHT[number] / 30 for number in rounds])
     for line in found["table"]:
-        cell = row_of(report.result, line["judge"])["cells"]["triple_accuracy"]
-        assert (line["triple_accuracy"], line["sd"]["triple_accuracy"]) == (
-            cell["mean"],
-            cell["sd"],
-        )
+        cell = cells_of(report, line["judge"])["triple_accuracy"]
+        assert line["triple_accuracy"] == cell["mean"]
+        assert line["sd"]["triple_accuracy"] == cell["sd"]
     assert found["forecast"] == forecast(found["values"])
     if rounds[0]:
         assert "No curve of triple accuracy: the measured rounds do not rise" in report.text
@@ -286,5 +345,6 @@ def test_rounds_are_followed_and_forecast_if_they_rise(rounds, tmp_path):
     assert change["value"] == pytest.approx(3 / 30)
     # paired: the three cases are gained in every resample that has them, and none is ever lost
     assert 0 <= change["low"] < change["value"] < change["high"] < 0.25
-    assert f"its limit is {100 * found['forecast']['a']:.2f} %." in report.text
+    limit = 100 * found["forecast"]["a"]
+    assert f"its limit is {limit:.2f} %." in report.text
     assert "three rounds fit exactly" in report.text
