@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -13,7 +14,7 @@ import yaml
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
 from factories import read, write
-from programs import error_line, failed, run_command, succeeded, told
+from programs import failed, run_command, succeeded, told
 from tables import read_csv, rows_of
 
 from automedeval.records import Case, Verdict
@@ -27,18 +28,20 @@ export = partial(run_command, "export")
 @pytest.fixture
 def judged(tmp_path):
     """Judge two models' answers by their length; the verdict on the last case is invalid. Return the arguments."""
-    out, cases = tmp_path / "out", tmp_path / "cases.jsonl"
-    pairs = enumerate(zip(ANSWERS, ANSWERS[::-1]))
-    write(cases, [case_of(number, texts=texts) for number, texts in pairs])
+    out = tmp_path / "out"
+    cases = tmp_path / "cases.jsonl"
+    pairs = zip(ANSWERS, ANSWERS[::-1])
+    write(cases, [case_of(number, texts=texts) for number, texts in enumerate(pairs)])
     succeeded(run_command("judge", cases, judge="baseline:longer text", output=out))
     verdicts = read(out / "verdicts.jsonl")
-    none = {"valid": False, "error": "cannot be read", "scores": None, "expected_scores": None}
-    write(out / "verdicts.jsonl", [*verdicts[:2], verdicts[2] | none])
+    verdicts[2] |= ROWS["an invalid verdict"]
+    write(out / "verdicts.jsonl", verdicts)
     return {"verdicts": out, "cases": cases}
 
 
 def exported(folder: Path, verdicts: list[dict], **options: object) -> list[dict[str, str]]:
-    file, table = write(folder / "v.jsonl", verdicts), folder / "table.csv"
+    file = write(folder / "v.jsonl", verdicts)
+    table = folder / "table.csv"
     succeeded(export(verdicts=file, to="csv", output=table, **options))
     return read_csv(table)
 
@@ -48,9 +51,12 @@ def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_pa
     told(export(**judged, to="csv", output=table), "3 verdicts, 1 invalid")
     rows = read_csv(table)
     assert [row["valid"] for row in rows] == ["True"] * 4 + ["False"] * 2
-    words = [len(row["answer"].split()) for row in rows[:4]]
-    assert [float(row["expected_score"]) for row in rows[:4]] == words == [1, 5, 3, 3]
-    assert {row["score"] + row["expected_score"] for row in rows[4:]} == {""}
+    for row, words in zip(rows[:4], (1, 5, 3, 3), strict=True):
+        assert len(row["answer"].split()) == words
+        assert float(row["expected_score"]) == words
+    for row in rows[4:]:
+        assert row["score"] == ""
+        assert row["expected_score"] == ""
 
 
 def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path):
@@ -59,14 +65,16 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path):
     changed = [case | {"question": "Another?"} for case in read(judged["cases"])]
     prefer = partial(export, verdicts=judged["verdicts"], to="preferences", output=file)
     failed(prefer(), "needs --cases")
-    failed(prefer(cases=write(tmp_path / "other.jsonl", changed)), "verdicts.jsonl:1")
+    other = write(tmp_path / "other.jsonl", changed)
+    failed(prefer(cases=other), "verdicts.jsonl:1")
     assert not file.exists()
 
 
 def test_cases_beside_the_verdicts_are_read_only_if_they_are_those_that_were_judged(
     judged, tmp_path
 ):
-    table, same = tmp_path / "table.csv", read(judged["cases"])
+    table = tmp_path / "table.csv"
+    same = read(judged["cases"])
     others = [case | {"question": "Another?"} for case in same]
     for beside in (others, [{"prompt": "Another?"}], same):
         write(judged["verdicts"] / "cases.jsonl", beside)
@@ -74,8 +82,8 @@ def test_cases_beside_the_verdicts_are_read_only_if_they_are_those_that_were_jud
         assert ("answer" in read_csv(table)[0]) == (beside is same)
     for beside in (same[:2], [*same[:2], *others[2:]]):  # one that was edited, or is gone
         write(judged["verdicts"] / "cases.jsonl", beside)
-        error = error_line(export(verdicts=judged["verdicts"], to="csv", output=table))
-        assert same[2]["id"] in error
+        done = export(verdicts=judged["verdicts"], to="csv", output=table)
+        failed(done, same[2]["id"])
 
 
 @pytest.mark.parametrize(("given", "wanted"), ROWS["test_a_table_has_what_verdicts_say"])
@@ -84,25 +92,25 @@ def test_a_table_has_what_verdicts_say(given, wanted, tmp_path):
     options = {}
     if "cases" in given:
         options["cases"] = write(tmp_path / "cases.jsonl", given["cases"])
-    rows = exported(
-        tmp_path, [given["about"] | verdict for verdict in given["verdicts"]], **options
-    )
+    verdicts = [given["about"] | each for each in given["verdicts"]]
+    rows = exported(tmp_path, verdicts, **options)
     for name, cells in wanted.items():
         assert [yaml.safe_load(row[name]) for row in rows] == cells, name
 
 
 def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path):
-    cells, verdicts = ROWS["cells of a CSV"], []
-    about = {"judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True}
+    cells = ROWS["cells of a CSV"]
+    verdicts = []
     for number, text in enumerate(cells):
-        scored = {"case_id": text, "models": [text], "rationale": text}
-        verdicts.append(about | scored | {"expected_scores": [-1.5 * number]})
+        record = ROWS["a counted verdict"] | {"expected_scores": [-1.5 * number]}
+        verdicts.append(record | {"case_id": text, "models": [text], "rationale": text})
     rows = exported(tmp_path, verdicts)
-    for name in ("case_id", "model", "rationale"):
-        assert [row[name] for row in rows] == list(cells.values())
-    assert [float(row["expected_score"]) for row in rows] == [
-        -1.5 * number for number in range(len(cells))
-    ]
+    for row, cell in zip(rows, cells.values(), strict=True):
+        assert row["case_id"] == cell
+        assert row["model"] == cell
+        assert row["rationale"] == cell
+    for number, row in enumerate(rows):
+        assert float(row["expected_score"]) == -1.5 * number
 
 
 MODELS = ("a", "b", "c")
@@ -145,8 +153,10 @@ class Study:
         return {each["case_id"]: each for each in read(self.output)}
 
     def chosen_and_rejected(self) -> dict[str, list[str]]:
-        pairs = self.pairs().items()
-        return {name: [each["chosen_model"], each["rejected_model"]] for name, each in pairs}
+        found = {}
+        for case_id, each in self.pairs().items():
+            found[case_id] = [each["chosen_model"], each["rejected_model"]]
+        return found
 
 
 @pytest.fixture
@@ -162,8 +172,11 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study):
     told(study.prefer(), ROWS["left out"])
     pairs = study.pairs()
     assert pairs["case-0"] == ROWS["pair"]
-    chosen = {case_id: (each["chosen_model"], each["margin"]) for case_id, each in pairs.items()}
-    assert chosen == {"case-0": ("a", 3.0), "case-1": ("c", 0.5), "case-9": ("b", 1.0)}
+    assert pairs.keys() == {"case-0", "case-1", "case-9"}
+    assert pairs["case-1"]["chosen_model"] == "c"
+    assert pairs["case-1"]["margin"] == 0.5
+    assert pairs["case-9"]["chosen_model"] == "b"
+    assert pairs["case-9"]["margin"] == 1.0
     assert pairs["case-9"]["prompt"] == ROWS["cases"][9]["question"]
     assert CaseFile(study.output).table.columns.responses == ("chosen", "rejected")
 
@@ -177,11 +190,14 @@ def test_a_gap_must_be_above_the_least(study):
 
 
 def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path):
-    rng, cases, verdicts = random.Random(1), [case_of(number) for number in range(60)], []
+    rng = random.Random(1)
+    cases = [case_of(number) for number in range(60)]
+    verdicts = []
     for case in cases:
         for run in range(rng.randint(1, 3)):
-            points = [rng.choice([None, 1.0, 2.0, 2.5, 4.0]) for _ in MODELS]
-            verdicts.append(verdict(case, points, order=rng.sample(range(3), 3), run=run))
+            points = rng.choices([None, 1.0, 2.0, 2.5, 4.0], k=3)
+            order = rng.sample(range(3), 3)
+            verdicts.append(verdict(case, points, order=order, run=run))
     study = Study(tmp_path, cases, verdicts)
     succeeded(study.prefer(least_gap=0.7))
     expected = {}
@@ -194,9 +210,14 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path):
                 means[place] = mean(given)
         if len(means) < 2:
             continue
-        best, worst = max(means, key=means.get), min(means, key=means.get)
-        both = [(scores[best], scores[worst]) for scores in mine]
-        agree = all(None in each or each[0] > each[1] for each in both)
+        best = max(means, key=means.get)
+        worst = min(means, key=means.get)
+        agree = True
+        for scores in mine:
+            first = scores[best]
+            last = scores[worst]
+            if None not in (first, last) and first <= last:
+                agree = False
         if agree and means[best] - means[worst] > 0.7:
             expected[case.id] = [MODELS[best], MODELS[worst]]
     assert study.chosen_and_rejected() == expected
@@ -206,7 +227,9 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path):
 def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path):
     cases = [case_of(number) for number in range(3)]
     verdicts = [
-        *(compared(cases[0], pair, correctness=pair[0]) for pair in ("ab", "ac", "bc")),
+        compared(cases[0], "ab", correctness="a"),
+        compared(cases[0], "ac", correctness="a"),
+        compared(cases[0], "bc", correctness="b"),
         # Of which a choice means the worse response: the second is the harmless one.
         compared(cases[1], "ab", harmfulness="a"),
         compared(cases[1], "bc", harmfulness="c"),
@@ -216,7 +239,7 @@ def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path):
     study = Study(tmp_path, cases, verdicts)
     told(study.prefer(), "never compared: 1")
     assert study.chosen_and_rejected() == {"case-0": ["a", "c"], "case-1": ["b", "a"]}
-    write(study.verdicts, [each.to_dict() | {"rubric": "own@1"} for each in verdicts])
+    write(study.verdicts, [replace(each, rubric="own@1") for each in verdicts])
     failed(study.prefer(), "the rubric own@1 of these choices was not found")
 
 

@@ -9,15 +9,9 @@ from pyarrow import parquet
 from tables import rows_of
 
 ROWS = rows_of(__file__)
-
-GENERIC = "Answer this question truthfully"
-WIKIDOC = [
-    {"instruction": GENERIC, "input": question, "output": answer}
-    for question, answer in ROWS["wikidoc"]
-]
+WIKIDOC = ROWS["wikidoc"]
 RATED = [
-    case_of(f"c{n}", f"Why {n}?", {model: f"{model} {n}" for model in ("m1", "m2", "m3")})
-    for n in range(12)
+    case_of(f"c{n}", f"Why {n}?", {"m1": f"Rest {n}.", "m2": f"Sleep {n}."}) for n in range(12)
 ]
 NAMED = {"RATED": RATED, "WIKIDOC": WIKIDOC}
 
@@ -25,9 +19,11 @@ NAMED = {"RATED": RATED, "WIKIDOC": WIKIDOC}
 def prepared(folder, given, *words, **options):
     """Prepare records, by their name or as they are, or the text of a CSV."""
     rows = NAMED.get(given) if isinstance(given, str) else given
-    file = folder / "t.csv" if rows is None else write(folder / "rows.jsonl", rows)
     if rows is None:
+        file = folder / "t.csv"
         file.write_text(given)
+    else:
+        file = write(folder / "rows.jsonl", rows)
     return run_recipe("prepare", *words, input=file, output=folder / "out", **options)
 
 
@@ -39,14 +35,17 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     done = prepared(tmp_path, WIKIDOC)
     assert "layout wikidoc, by its keys" in done.stdout + done.stderr
     told(done, *ROWS["test_every_filter_tells_what_it_left_out"])
-    cases, dropped = lines(tmp_path, "cases"), lines(tmp_path, "dropped")
-    asked = [ROWS["wikidoc"][row][0] for row in (0, 3, 8)]
-    assert [case["question"] for case in cases] == asked
+    cases = lines(tmp_path, "cases")
+    dropped = lines(tmp_path, "dropped")
+    questions = [row["input"] for row in WIKIDOC]
+    assert [case["question"] for case in cases] == [questions[row] for row in (0, 3, 8)]
     reasons = "rephras, no subject, empty answer, equal question, equal question, near question"
-    assert ", ".join(record["reason"] for record in dropped) == reasons
-    repeated = [cases[place]["id"] for place in (0, 0, 1)]
-    assert [record.get("of") for record in dropped] == [None] * 3 + repeated
-    assert read_json(tmp_path / "out" / "run.json")["arguments"]["near_duplicates"] is None
+    assert [record["reason"] for record in dropped] == reasons.split(", ")
+    first, second, _ = [case["id"] for case in cases]
+    repeated = [None, None, None, first, first, second]
+    assert [record.get("of") for record in dropped] == repeated
+    record = read_json(tmp_path / "out" / "run.json")
+    assert record["arguments"]["near_duplicates"] is None
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {"cases.jsonl", "dropped.jsonl", "run.json"}
 
@@ -57,9 +56,10 @@ def test_the_same_rows_give_the_same_draw(tmp_path):
     for folder in (tmp_path / "a", tmp_path / "b"):
         told(prepared(folder, rows, sample=5), "40 cases → 5 drawn")
         drawn.append([case["question"] for case in lines(folder, "cases")])
-    assert drawn[0] == drawn[1]
-    assert drawn[0] == [row["Prompt"] for row in rows if row["Prompt"] in drawn[0]]
-    assert len(drawn[0]) == 5
+    first, second = drawn
+    assert first == second
+    assert first == [row["Prompt"] for row in rows if row["Prompt"] in first]
+    assert len(first) == 5
 
 
 MADE = ROWS["test_rows_become_cases"]
@@ -82,10 +82,11 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path, monkeypatch):
         (tmp_path / f"{name}.csv").write_text(table)
     (tmp_path / "run.yaml").write_text(ROWS["a run file"])
     told(run_recipe("prepare", config="run.yaml", blank="skip"), "4 rows → 2 kept, 2 rejected")
-    asked = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]
-    assert asked == [("a-1", "What is a?"), ("b-1", "What is b?")]
+    cases = lines(tmp_path, "cases")
+    assert [case["id"] for case in cases] == ["a-1", "b-1"]
+    assert [case["question"] for case in cases] == ["What is a?", "What is b?"]
     # m2 was not asked
-    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}]
+    assert cases[0]["responses"] == [{"model": "m1", "text": "No"}]
 
 
 ALMOST = ROWS["test_the_columns_of_a_layout_and_others_are_asked_about"]
@@ -104,14 +105,17 @@ def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, layo
     ("changed", "message"), ROWS["test_what_a_table_of_criteria_would_lose_stops"]
 )
 def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, message):
-    failed(prepared(tmp_path, [ROWS["criterion"] | {"id": "1"} | changed]), message)
+    row = ROWS["criterion"] | {"id": "1"} | changed
+    failed(prepared(tmp_path, [row]), message)
 
 
 def test_the_rows_of_a_question_are_a_case_of_criteria_whatever_stands_between_its_words(tmp_path):
     prepared(tmp_path, ROWS["rows of a question"])
     (case,) = lines(tmp_path, "cases")
     assert [each["criterion"] for each in case["criteria"]] == ["says so", "says how"]
-    assert (case["question"], case["topic"], case["reference"]) == ("Why  ?", "gout", "R.")
+    assert case["question"] == "Why  ?"
+    assert case["topic"] == "gout"
+    assert case["reference"] == "R."
 
 
 def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):

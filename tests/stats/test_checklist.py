@@ -10,10 +10,8 @@ from automedeval.stats.checklist import checklist_score
 
 def naive(points, met):
     """Return the published score of criteria that are all read: None without positive points."""
-    got, best = 0.0, 0.0
-    for worth, is_met in zip(points, met):
-        got += worth if is_met else 0.0
-        best += worth if worth > 0 else 0.0
+    got = sum(worth for worth, is_met in zip(points, met) if is_met)
+    best = sum(worth for worth in points if worth > 0)
     return got / best if best else None
 
 
@@ -21,8 +19,9 @@ def random_cases(count=200):
     rng = random.Random(0)
     for _ in range(count):
         size = rng.randint(1, 6)
-        points = [rng.choice([-10, -3, -0.5, 1, 2, 8]) for _ in range(size)]
-        yield points, [rng.choice([True, False, None]) for _ in range(size)]
+        points = rng.choices([-10, -3, -0.5, 1, 2, 8], k=size)
+        met = rng.choices([True, False, None], k=size)
+        yield points, met
 
 
 @pytest.mark.parametrize(("points", "met"), list(random_cases()))

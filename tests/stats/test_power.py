@@ -22,8 +22,12 @@ def test_it_is_the_t_test_s_plan(difference, level):
 
 
 def test_of_cases_that_all_agree_the_sign_test_tells_how_many_are_enough():
+    ones = np.ones(3)
+    same = estimate(mean(ones, ones, 3), 3)
     for level in (0.05, 0.01):
-        needed = cases_needed(estimate(mean(np.ones(3), np.ones(3), 3), 3), level)
-        enough, fewer = (scipy.stats.binomtest(n, n).pvalue for n in (needed, needed - 1))
-        assert enough < level < fewer
-    assert cases_needed(estimate(mean(np.array([1.0, -1.0]), np.ones(2), 2), 2)) is None
+        needed = cases_needed(same, level)
+        enough = scipy.stats.binomtest(needed, needed)
+        fewer = scipy.stats.binomtest(needed - 1, needed - 1)
+        assert enough.pvalue < level < fewer.pvalue
+    opposed = estimate(mean(np.array([1.0, -1.0]), np.ones(2), 2), 2)
+    assert cases_needed(opposed) is None
