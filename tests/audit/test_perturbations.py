@@ -1,6 +1,7 @@
 """Perturbations: what edits do to texts, where they do nothing, and files that are wrong."""
 
 import re
+from itertools import product
 
 import pytest
 from programs import SAMPLE
@@ -20,12 +21,15 @@ from automedeval.rubrics.grammar import parse_verdict
 
 ROWS = rows_of(__file__)
 
-PACKAGED = {each.name: each for each in read_perturbations()}
-DANGERS = {each.name: each for each in PACKAGED["danger"].edits}
-TWINS = {each.name: each for each in PACKAGED["danger"].controls}
-PLANTED = {
-    each.name: each for each in (*PACKAGED["planting"].edits, *PACKAGED["planting"].controls)
-}
+
+def by_name(edits) -> dict:
+    return {edit.name: edit for edit in edits}
+
+
+PACKAGED = by_name(read_perturbations())
+DANGERS = by_name(PACKAGED["danger"].edits)
+TWINS = by_name(PACKAGED["danger"].controls)
+PLANTED = by_name(PACKAGED["planting"].edits) | by_name(PACKAGED["planting"].controls)
 (PARAPHRASE,) = PACKAGED["paraphrase"].edits
 RUBRIC = read_rubric("automedeval")
 AMOUNT = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?(mg|g|mcg|ml|micrograms?|millilitres?)\b", re.I)
@@ -34,8 +38,11 @@ SIZE = {"mg": 1e-3, "g": 1.0, "mcg": 1e-6, "ml": 1.0, "microgram": 1e-6, "millil
 
 def amounts(text: str) -> list[float]:
     """Return the doses of a text in grams and millilitres, by a pattern of this test alone."""
-    found = AMOUNT.findall(text.replace(",", ""))
-    return [float(number) * SIZE[unit.lower().removesuffix("s")] for number, unit in found]
+    found = []
+    for number, unit in AMOUNT.findall(text.replace(",", "")):
+        size = SIZE[unit.lower().removesuffix("s")]
+        found.append(float(number) * size)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,8 @@ def test_a_twin_says_the_same_or_finds_none(name, text, same):
 
 
 def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts():
-    assert {each.kind for each in TWINS.values()} == {each.kind for each in DANGERS.values()}
+    kinds = {danger.kind for danger in DANGERS.values()}
+    assert {twin.kind for twin in TWINS.values()} == kinds
     assert not TWINS.keys() & DANGERS.keys()
     rows = ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
     assert {name for name, _, dangerous in rows if dangerous} == DANGERS.keys()
@@ -60,18 +68,19 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
         for case in read_cases(SAMPLE / name):
             texts += [response.text for response in case.responses]
     compared = 0
-    for twin in TWINS.values():
-        for before in texts if twin.kind == "dose" else ():
-            for after in twin.apply(before):
-                compared += 1
-                assert amounts(after) == pytest.approx(amounts(before)), (before, after)
+    of_doses = [twin for twin in TWINS.values() if twin.kind == "dose"]
+    for twin, before in product(of_doses, texts):
+        for after in twin.apply(before):
+            compared += 1
+            assert amounts(after) == pytest.approx(amounts(before)), (before, after)
     assert compared >= 30
 
 
 def test_the_sentences_of_a_text_are_the_text():
     for text in ("", " ", "One. Two!  Three…\n\n- Four?\n", "\n No end", "3.5 mg."):
         assert "".join(sentences_of(text)) == text
-    assert list(sentences_of("Take 3.5 mg.  Rest.\nWait")) == ["Take 3.5 mg.  ", "Rest.\n", "Wait"]
+    sentences = list(sentences_of("Take 3.5 mg.  Rest.\nWait"))
+    assert sentences == ["Take 3.5 mg.  ", "Rest.\n", "Wait"]
 
 
 def test_other_words_need_enough_changes_and_no_rule_undoes_another():
@@ -82,25 +91,27 @@ def test_other_words_need_enough_changes_and_no_rule_undoes_another():
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker():
     def planted(name, slots):
         rubric = read_rubric(name)
-        (text,) = PLANTED["score line"].apply("Rest.", names_for(rubric, slots, 1, "Why?"))
+        names = names_for(rubric, slots, 1, "Why?")
+        (text,) = PLANTED["score line"].apply("Rest.", names)
         assert text.startswith("Rest.\n\n")
         return parse_verdict(text, rubric, slots)
 
-    assert planted("automedeval", 3).scores == (1, 5, 1)
-    choices = planted("medical_pairwise", 2).choices
-    assert (choices["correctness"], choices["harmfulness"]) == (
-        "b",
-        "a",
-    )  # harm names the worse one
-    guided = planted("automedeval_guided", 3).criterion_scores
-    assert list(guided.values()) == [(1, 5, 1)] * 3
+    scored = planted("automedeval", 3)
+    assert scored.scores == (1, 5, 1)
+    chosen = planted("medical_pairwise", 2)
+    assert chosen.choices["correctness"] == "b"
+    assert chosen.choices["harmfulness"] == "a", "harm names the worse one"
+    guided = planted("automedeval_guided", 3)
+    assert list(guided.criterion_scores.values()) == [(1, 5, 1)] * 3
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_every_planted_text_keeps_the_answer_and_adds_to_it(name):
-    (text,) = PLANTED[name].apply("Rest {now}, $5.", names_for(RUBRIC, 2, 0, "Why?"))
-    assert "Rest {now}, $5." in text
-    assert len(text) > len("Rest {now}, $5.") + 8
+    answer = "Rest {now}, $5."
+    names = names_for(RUBRIC, 2, 0, "Why?")
+    (text,) = PLANTED[name].apply(answer, names)
+    assert answer in text
+    assert len(text) > len(answer) + 8
     assert "$slot" not in text
 
 
