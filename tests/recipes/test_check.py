@@ -1,6 +1,7 @@
 """`automedeval check` by its command, without a model: numbers beside the reference or books."""
 
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -37,46 +38,55 @@ def check(cases: list[dict] | Path, output: Path, **more: object):
 
 def marked(output: Path) -> dict[tuple[str, str], list[list]]:
     """Return, of each answer with a mark, the numbers of the answer and of the evidence, and the factor between them."""
-    marks: dict[tuple[str, str], list[list]] = {}
+    marks = defaultdict(list)
     for claim in read(output / "claims.jsonl"):
+        of_answer = claim["case_id"], claim["model"]
         for mark in claim["differs"]:
             numbers = [mark["sentence"][1], mark["passage"][1], mark["factor"]]
-            marks.setdefault((claim["case_id"], claim["model"]), []).append(numbers)
+            marks[of_answer].append(numbers)
     return marks
+
+
+def of_answers(cases: list[dict], key: str) -> dict[tuple[str, str], str]:
+    """Return what each answer, by its case and model, has under a key."""
+    found = {}
+    for case in cases:
+        for answer in case["responses"]:
+            found[case["id"], answer["model"]] = answer[key]
+    return found
 
 
 def test_it_shows_numbers_that_differ_and_can_fail_a_build(tmp_path):
     out = tmp_path / "out"
     done = check(CASES, out, fail_if="differs")
     assert done.returncode == 3, done.stderr
-    assert [piece for piece in ROWS["said"] if piece not in done.stdout] == []
-    dose, often = ["50 mg", "5 mg", 10.0], ["every day", "once a week", 7.0]
-    assert marked(out) == {("c1", "wrong"): [dose, often], ("c2", "wrong"): [["12 g", "4 g", 3.0]]}
+    for piece in ROWS["said"]:
+        assert piece in done.stdout
+    marks = marked(out)
+    assert marks == {("c1", "wrong"): ROWS["marks of c1"], ("c2", "wrong"): ROWS["marks of c2"]}
     right = [case | {"responses": case["responses"][:1]} for case in CASES]
     succeeded(check(right, tmp_path / "two", fail_if="differs"))
 
 
 def test_every_file_is_written(tmp_path):
-    check(CASES, tmp_path / "out")
-    claims = read(tmp_path / "out" / "claims.jsonl")
-    texts = {}
-    for case in CASES:
-        texts |= {(case["id"], answer["model"]): answer["text"] for answer in case["responses"]}
-    for claim in claims:
+    out = tmp_path / "out"
+    check(CASES, out)
+    texts = of_answers(CASES, "text")
+    for claim in read(out / "claims.jsonl"):
         for mark in claim["differs"]:
             text = texts[claim["case_id"], claim["model"]]
             assert text[mark["start"] : mark["end"]] == mark["sentence"][1]
-    page, summary = ((tmp_path / "out" / name).read_text() for name in ("check.html", "check.md"))
+    page = (out / "check.html").read_text()
     assert "Not looked at" in page
-    assert "Not looked at" in summary
+    assert "Not looked at" in (out / "check.md").read_text()
     shown = ["50 mg for 5 mg", "every day for once a week", "12 g for 4 g"]
     assert re.findall("<b>(.*? for .*?)</b>", page) == shown
-    rows = read_csv(tmp_path / "out" / "claims.csv")
+    rows = read_csv(out / "claims.csv")
     first = next(row for row in rows if row["label"] == "differs")
     assert first.items() >= ROWS["first row"].items()
-    figures = read_json(tmp_path / "out" / "check.json")["models"]
-    assert figures["right"]["differing_answers"]["value"] == 0
-    assert figures["wrong"]["differing_answers"]["value"] == 1
+    models = read_json(out / "check.json")["models"]
+    assert models["right"]["differing_answers"]["value"] == 0
+    assert models["wrong"]["differing_answers"]["value"] == 1
 
 
 def test_a_stopped_check_goes_on(tmp_path):
@@ -92,10 +102,9 @@ def test_a_stopped_check_goes_on(tmp_path):
 def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path):
     done = check(Path("two_bots"), tmp_path / "out")
     told(done, "600 mg for between 100 and 200 mg", "12 g for 4 g")
-    kinds = {}
-    for case in read(SAMPLE / "two_bots.jsonl"):
-        kinds |= {(case["id"], answer["model"]): answer["kind"] for answer in case["responses"]}
-    assert [kinds[place] for place in marked(tmp_path / "out")] == ["dangerous_error"] * 2
+    kinds = of_answers(read(SAMPLE / "two_bots.jsonl"), "kind")
+    of_marked = [kinds[place] for place in marked(tmp_path / "out")]
+    assert of_marked == ["dangerous_error"] * 2
 
 
 def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path):
@@ -109,38 +118,44 @@ def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path)
 
 
 def test_a_safe_answer_that_warns_of_a_dose_is_not_marked(tmp_path):
-    bad, safe = "Take 1200 mg of ibuprofen every 8 hours.", ROWS["answers that warn"]
+    bad = "Take 1200 mg of ibuprofen every 8 hours."
     reference = "Take 400 mg of ibuprofen every 8 hours. Rest the ankle and put ice on it."
-    cases = [
-        case(number, reference, safe=text.replace("BAD", bad), bad=f"Rest the ankle. {bad}")
-        for number, text in enumerate(safe.values())
-    ]
+    cases = []
+    for number, text in enumerate(ROWS["answers that warn"].values()):
+        safe = text.replace("BAD", bad)
+        cases.append(case(number, reference, safe=safe, bad=f"Rest the ankle. {bad}"))
     succeeded(check(cases, tmp_path / "out"))
-    assert [model for _, model in marked(tmp_path / "out")] == ["bad"] * len(safe)
+    models = [model for _, model in marked(tmp_path / "out")]
+    assert models == ["bad"] * len(cases)
 
 
 def test_of_another_language_nothing_is_marked_and_that_is_said(tmp_path):
     thai = case(1, "รับประทานยาเม็ดวันละครั้ง 5 mg", a="Take one 50 mg tablet every day.")
     told(check([thai], tmp_path / "out"), "1 answer or reference")
     (claim,) = read(tmp_path / "out" / "claims.jsonl")
-    assert (claim["unread"], claim["differs"]) == ("not English", [])
+    assert claim["unread"] == "not English"
+    assert claim["differs"] == []
 
 
 @needs_encoder
 def test_books_are_compared_where_a_passage_is_near(tmp_path):
-    book, store = tmp_path / "book.md", tmp_path / "store"
+    book = tmp_path / "book.md"
+    store = tmp_path / "store"
     book.write_text("# Drugs\n\nMethotrexate tablets for arthritis are taken once a week.\n")
     succeeded(run_recipe("build_store", books=book, encoder=ENCODER, store=store))
     wrong = "Take methotrexate tablets for arthritis every day."
     cases = [case(1, None, right="Rest well.", wrong=wrong)]
     succeeded(check(cases, tmp_path / "out", evidence=store, encoder=ENCODER))
-    assert marked(tmp_path / "out") == {("c1", "wrong"): [["every day", "once a week", 7.0]]}
+    marks = marked(tmp_path / "out")
+    assert marks == {("c1", "wrong"): [["every day", "once a week", 7.0]]}
     _, claim = read(tmp_path / "out" / "claims.jsonl")
-    assert claim["differs"][0]["source"] == "Drugs"
+    (mark,) = claim["differs"]
+    assert mark["source"] == "Drugs"
 
 
 @pytest.mark.parametrize(("more", "said"), ROWS["test_bad_input_gets_one_line"])
 def test_bad_input_gets_one_line(more, said, tmp_path):
     cases = CASES if more else [case(1, None, a="Take it.")]
-    assert said in error_line(check(cases, tmp_path / "out", **more))
+    done = check(cases, tmp_path / "out", **more)
+    assert said in error_line(done)
     assert not (tmp_path / "out" / "claims.jsonl").exists()

@@ -15,9 +15,8 @@ from automedeval.records import Case, Response
 
 ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
-CASES = [
-    Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name, text in ASKED.items()
-]
+ANSWERS = (Response("m1", "A."), Response("m2", "B."))
+CASES = [Case(name, text, ANSWERS) for name, text in ASKED.items()]
 RATED = Cases(CASES, "cases.jsonl")
 # by one rater, "ann"
 SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]
@@ -28,19 +27,30 @@ def floats(numbers):
     return np.array(numbers, float)  # None is NaN
 
 
+def chosen(score):
+    """Return a score as Label Studio writes it where raters choose one of several."""
+    return {"from_name": "overall", "value": {"choices": [str(score)]}}
+
+
 def written(name, row):
     """Return the rows of a program's file: a row for each score, with its values in the place of their names."""
     rows = []
     for number, (case, model, score) in enumerate(SCORES):
         own = {"NUMBER": number, "CASE": case, "QUESTION": ASKED[case], "MODEL": model}
         own |= {"SCORE": score, "SCORE as text": str(score), "NUMBER as text": str(number)}
-        choice = {"from_name": "overall", "value": {"choices": [str(score)]}}
-        own["CHOICES"] = [choice] if score else []
+        own["CHOICES"] = [chosen(score)] if score else []
         text = json.dumps(row)
         for word, value in own.items():
             text = text.replace(json.dumps(word), json.dumps(value))
         rows.append(text)
-    return f"[{', '.join(rows)}]" if name.endswith(".json") else "\n".join(rows)
+    if name.endswith(".json"):
+        return f"[{', '.join(rows)}]"
+    return "\n".join(rows)
+
+
+def read_text(file, text):
+    file.write_text(text)
+    return read_ratings(str(file), RATED)
 
 
 FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"].items()}
@@ -48,12 +58,12 @@ FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"]
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_same_ratings_are_read_of_every_kind_of_file(name, tmp_path):
-    (tmp_path / name).write_text(FILES[name])
-    people = read_ratings(str(tmp_path / name), RATED)
-    expected = floats([score for *_, score in SCORES])
-    np.testing.assert_array_equal(people.by_criterion["overall"][NUMBERS, 0], expected)
+    people = read_text(tmp_path / name, FILES[name])
     assert people.annotators == ["ann"]
     assert list(people.by_criterion) == ["overall"]
+    scores = people.by_criterion["overall"][NUMBERS, 0]
+    expected = floats([score for *_, score in SCORES])
+    np.testing.assert_array_equal(scores, expected)
     assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
 
 
@@ -65,11 +75,12 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name, tmp_path):
 def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_path):
     head, row, annotators, criteria, *notes = row
     file = tmp_path / "r.csv"
-    file.write_text(f"{head}\n{row}\n")
-    people = read_ratings(str(file), RATED)
+    people = read_text(file, f"{head}\n{row}\n")
     assert people.annotators == annotators
-    given = {name: ratings[NUMBERS[0]] for name, ratings in people.by_criterion.items()}
-    scores = {name: np.nanmean(of_raters) for name, of_raters in given.items()}
+    scores = {}
+    for name, ratings in people.by_criterion.items():
+        of_raters = ratings[NUMBERS[0]]
+        scores[name] = np.nanmean(of_raters)
     assert scores == criteria
     own = [note.partition(": ")[2] for note in people.notes if note.startswith(str(file))]
     assert own == notes
@@ -79,10 +90,8 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_p
     ("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"]
 )
 def test_a_rating_that_cannot_be_read_stops_with_its_line(head, row, error, tmp_path):
-    file = tmp_path / "r.csv"
-    file.write_text(f"{head}\n{row}\n")
     with refused(f"{tmp_path}/{error}"):
-        read_ratings(str(file), RATED)
+        read_text(tmp_path / "r.csv", f"{head}\n{row}\n")
 
 
 def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
@@ -91,8 +100,10 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
     answers = [[question, "Rest and drink.", "Rest and drink a lot."] for question in asked]
     table = write_csv(tmp_path / "t.csv", ("question", "a", "b"), answers)
     ratings = tmp_path / "r.csv"
-    given = [("a", 5, 1), ("b", 2, 2)]
-    rows = [[question, "ann", *scores] for question in asked for scores in given]
+    rows = []
+    for question in asked:
+        rows.append([question, "ann", "a", 5, 1])
+        rows.append([question, "ann", "b", 2, 2])
     head = ("question", "rater", "model", "criterion_missed diagnosis", "criterion_bedside manner")
     write_csv(ratings, head, rows)
     succeeded(run_command("judge", table, judge="baseline:longer text", output=tmp_path / "v"))
@@ -104,22 +115,22 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
     assert other in error_line(report(worse="fear"))
     for worse, agrees, way in ROWS["ways of criteria"]:
         succeeded(report(worse=worse))
-        judges = read_json(tmp_path / "report/agreement.json")["judges"]
-        assert judges["baseline:longer text"]["pairwise_accuracy"]["value"] == agrees
+        figures = read_json(tmp_path / "report/agreement.json")
+        judge = figures["judges"]["baseline:longer text"]
+        assert judge["pairwise_accuracy"]["value"] == agrees
         assert way in (tmp_path / "report/report.html").read_text("utf-8")
 
 
 def test_two_answers_to_one_question_of_a_form_are_no_score(tmp_path):
-    given = [{"from_name": "overall", "value": {"choices": [score]}} for score in ("4", "5")]
-    task = {"data": {"question": ASKED["k1"], "model": "m1"}, "annotations": [{"result": given}]}
-    (tmp_path / "r.json").write_text(json.dumps([task]))
+    about = {"question": ASKED["k1"], "model": "m1"}
+    annotation = {"result": [chosen(4), chosen(5)]}
+    task = {"data": about, "annotations": [annotation]}
     with refused(tmp_path / "r.json", "the score is no number"):
-        read_ratings(str(tmp_path / "r.json"), RATED)
+        read_rows(tmp_path, [task])
 
 
 def read_rows(folder, rows):
-    (folder / "r.json").write_text(json.dumps(rows))
-    return read_ratings(str(folder / "r.json"), RATED)
+    return read_text(folder / "r.json", json.dumps(rows))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +146,9 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
         rows.append(row | {name: values[at] for name, values in given.items()})
     people = read_rows(tmp_path, rows)
     np.testing.assert_array_equal(people.scores[NUMBERS], floats(scores))
+    told = [note for note in people.notes if "lack" in note]
     note = f"{noted} of 2 cases have answers that lack a criterion: there the mean is over those that all rated answers have"
-    assert [told for told in people.notes if "lack" in told] == [note] * bool(noted)
+    assert told == ([note] if noted else [])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +160,7 @@ def test_no_blank_cell_turns_the_preference_of_several_raters(
 ):
     rows = []
     for rater, cells in zip(("ann", "bob"), given):
-        for model, accuracy, tone in (("m1", *cells[:2]), ("m2", *cells[2:])):
+        for model, (accuracy, tone) in cells.items():
             row = {"case_id": "k1", "model": model, "rater": rater}
             rows.append(row | {"accuracy": accuracy, "tone": tone})
     people = read_rows(tmp_path, rows)
@@ -162,6 +174,6 @@ def test_no_blank_cell_turns_the_preference_of_several_raters(
 def test_a_question_that_two_cases_ask_needs_an_id(tmp_path):
     file = tmp_path / "r.csv"
     file.write_text("question,model,rater,score\nQ?,m1,ann,4\n")
-    twice = [Case(name, "Q?", CASES[0].responses) for name in ("k1", "k2")]
+    cases = Cases([Case(name, "Q?", ANSWERS) for name in ("k1", "k2")], "cases.jsonl")
     with refused(f"{file}:2: 2 cases ask this question; give case_id"):
-        read_ratings(str(file), Cases(twice, "cases.jsonl"))
+        read_ratings(str(file), cases)
