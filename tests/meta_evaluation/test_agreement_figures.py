@@ -357,17 +357,16 @@ def test_reliability_is_that_of_pingouin_and_krippendorff(files, figures):
 
 
 def test_candidates_are_compared_as_by_pandas(files, figures):
-    cases = pandas.DataFrame(read(CASES))
-    responses = cases.set_index("id")["responses"].explode()
-    models = responses.str["model"].groupby("id").agg(list)
-    noisy = pandas.DataFrame(verdicts_of_noisy(files))
-    noisy["model"] = noisy["case_id"].map(models)
-    noisy["score"] = noisy["expected_scores"]
-    scores = noisy.explode(["model", "score"])[["case_id", "model", "score"]]
+    noisy = {verdict["case_id"]: verdict["expected_scores"] for verdict in verdicts_of_noisy(files)}
+    rows = []
+    for case in read(CASES):
+        for response, score in zip(case["responses"], noisy[case["id"]]):
+            rows.append({"case_id": case["id"], "model": response["model"], "score": score})
+    scores = pandas.DataFrame(rows)
     games = scores.merge(scores, on="case_id", suffixes=("", "_other"))
     games = games[games["model"] != games["model_other"]]
     gaps = games["score"] - games["score_other"]
-    gaps = gaps.astype(float).round(2)
+    gaps = gaps.round(2)
     games["outcome"] = np.sign(gaps.where(gaps.abs() > 0.25, 0.0))  # a quarter of a point is a tie
     means = scores.groupby("model")["score"].mean()
     outcomes = games.groupby("model")["outcome"].mean()
