@@ -320,6 +320,24 @@ def changed(tmp_path_factory):
     return Made(tmp_path_factory.mktemp("models"), cases, verdicts, baseline=OLD)
 
 
+def test_marks_of_cases_that_no_verdict_shows_are_not_new(tmp_path):
+    cases = []
+    for name in ("k1", "k2", "k3"):
+        answers = [
+            {"model": OLD, "text": "Take 4 g a day."},
+            {"model": NEW, "text": "Take 40 g a day."},
+        ]
+        asked = {
+            "id": name,
+            "question": "How much of it may I take in a day?",
+            "responses": answers,
+        }
+        cases.append(asked | {"reference": "At most 4 g a day for those who take it."})
+    judged = verdict(cases[0], [3, 3], expected_scores=[3, 3])
+    report = report_of(tmp_path, [judged], cases=cases, baseline=OLD)
+    assert report.result["baseline"]["models"][NEW]["newly"]["differs"] == 1
+
+
 def gaps_of(changed):
     """Return by how much the new model's score is above the old one's in each case that has both, as it is shown."""
     new = changed.scores(NEW)

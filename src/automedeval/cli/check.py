@@ -31,7 +31,7 @@ from automedeval.records.run_record import describe_result, record_run
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
-VERSION = 2  # of how numbers are read and passages are searched, for the fingerprint
+VERSION = 3  # of how numbers are read and passages are searched, for the fingerprint
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
 
 

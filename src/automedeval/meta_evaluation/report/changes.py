@@ -116,7 +116,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     of_baseline = responses_of(cases, baseline, "--baseline")
     gap = np.full(cases.responses, np.nan)
     marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
-    marked = marks_of(row.judge)
+    marked, shown = marks_of(row.judge), row.judge.shown()
     record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
     for name in cases.models:
         if name == baseline:
@@ -129,7 +129,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
         for kind, parts in NEWLY.items():
             has = np.any([marked[part] for part in parts], axis=0)
-            marks[f"newly_{kind}"][new] = has[new] & ~has[old]
+            is_new = has[new] & ~has[old]
+            marks[f"newly_{kind}"][new] = is_new & (shown[old] | shown[new])
         of_model = {kind: of_all[new] for kind, of_all in marks.items()}
         lost = new[of_model["lost"]]
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
