@@ -1,6 +1,6 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -75,11 +75,19 @@ def join_logs(
     places: dict[str, Place] = {}  # of the ids
     notes: list[str] = []
     for model, log in logs.items():
-        answers = []
+        placed: list[tuple[Place, Case]] = []
+        texts: dict[Place, set[str]] = defaultdict(set)
         for answer in _with_questions(log, args.question_pattern):
             key = key_of(answer.question)
             epoch = answer.responses[0].extra.get("harness_epoch", 1)
             place = (key, epoch, answer.id if key in several else "")
+            placed.append((place, answer))
+            texts[place].add(answer.responses[0].text)
+        answers = []
+        for place, answer in placed:
+            if len(texts[place]) > 1:  # which of them answers the other logs' is not known
+                log.left_out["the question has several answers, and no id"] += 1
+                continue
             of_case = joined.setdefault(place, {})
             if model in of_case:
                 log.left_out["the question is in the log before"] += 1
