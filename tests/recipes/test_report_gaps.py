@@ -281,6 +281,27 @@ def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
     assert f"Read first: b is lower by {said}." in report.told
 
 
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    ROWS["test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale"],
+)
+def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
+    scores, said, tmp_path
+):
+    """`scores` are those of two criteria, of the answers a and b, in each case."""
+    cases = named("ab", 3)
+    ratings = []
+    for case in cases:
+        for criterion, of_models in scores.items():
+            for model, score in zip("ab", of_models):
+                about = {"case_id": case["id"], "model": model, "annotator": "x"}
+                ratings.append(about | {"criterion": criterion, "score": score})
+    verdicts = alike(cases, (3, 3), valid=True, error=None)
+    told = made(tmp_path, verdicts, cases=cases, ratings=ratings).told
+    assert ("has a person's worst rating" in told) is bool(said)
+    assert said in told
+
+
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
     cases = named()

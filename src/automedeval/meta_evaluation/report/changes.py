@@ -82,15 +82,18 @@ def drop_on(scale: Scale) -> float:
 
 
 def lowest_rated(cases: Cases, people: People | None, row: Row) -> JsonObject:
-    """Return the lowest "score" of a judge's scale, and model → how many of its "answers" somebody rated so.
+    """Return the lowest "score" of a judge's scale, and model → how many of its "answers" somebody rated so on a criterion.
 
-    Empty without ratings, and where they are on another scale.
+    Empty without ratings. A criterion with a rating outside the judge's scale is on another one, and says nothing.
     """
     scale = row.judge.scale
-    if people is None or scale is None or not is_on_scale(row, people):
+    if people is None or scale is None:
         return {}
-    counts = row.judge.by_model(np.any(people.by_annotator <= scale[0], axis=1))
-    return {"score": scale[0], "answers": counts}
+    is_lowest = np.zeros(cases.responses, bool)
+    for ratings in people.by_criterion.values():
+        if np.nanmin(ratings) >= scale[0] and np.nanmax(ratings) <= scale[1]:
+            is_lowest |= np.any(ratings <= scale[0], axis=1)
+    return {"score": scale[0], "answers": row.judge.by_model(is_lowest)}
 
 
 def is_on_scale(row: Row, people: People) -> bool:
