@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LIMITS = {
-    "src, nodes": 133_900,
-    "tests, nodes": 148_000,
-    "recipes, nodes": 9_500,
-    "benchmarks, nodes": 14_400,
-    "src, nodes a statement": 7.1,
-    "tests, nodes a statement": 8.0,
+    "src, nodes": 131_000,
+    "tests, nodes": 142_400,
+    "recipes, nodes": 9_400,
+    "benchmarks, nodes": 14_300,
+    "src, nodes a statement": 7.0,
+    "tests, nodes a statement": 7.4,
     "lines above 100 columns": 2_650,
     "docs/*.md, bytes": 100_000,
-    "YAML and Jinja in src, bytes": 164_500,
+    "YAML and Jinja in src, bytes": 160_000,
     "recipes, lines of YAML": 760,
     "options declared": 159,
     "rooms": 13,
