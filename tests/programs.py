@@ -176,16 +176,21 @@ def processes_of(output: Path) -> int:
     return json.loads(record.read_text(encoding="utf-8"))["processes"]
 
 
+LONGEST_COMPILATION = 300  # seconds
+
+
 def torch_extensions(config: pytest.Config) -> Path:
     """Return the folder in which DeepSpeed compiles its extension, once for each checkout, for all tests that need it.
 
     A killed compilation leaves a file `lock`, and every later one waits for it without end. The folder is therefore the
-    tests' own. Only who holds `.lock` compiles there, and `.lock` ends with its process: a `lock` found then is left over.
+    tests' own. Only who holds `.lock` compiles there, and `.lock` ends with its process: an old `lock` found then is left
+    over. A new one may be of a program that loads what is compiled.
     """
     place = config.cache.mkdir("torch_extensions")
-    with contextlib.suppress(Timeout), FileLock(place / ".lock", timeout=0):
+    with contextlib.suppress(Timeout, FileNotFoundError), FileLock(place / ".lock", timeout=0):
         for left in place.glob("*/lock"):
-            left.unlink()
+            if time.time() - left.stat().st_mtime > LONGEST_COMPILATION:
+                left.unlink()
     return place
 
 
