@@ -298,7 +298,7 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
                 ratings.append(about | {"criterion": criterion, "score": score})
     verdicts = alike(cases, (3, 3), valid=True, error=None)
     told = made(tmp_path, verdicts, cases=cases, ratings=ratings).told
-    assert ("has a person's worst rating" in told) is bool(said)
+    assert ("has the worst rating of a person" in told) is bool(said)
     assert said in told
 
 
