@@ -1,7 +1,6 @@
 """Scores of single answers, by a judge that scores inside inspect_ai."""
 
 import warnings
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -64,26 +63,22 @@ def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[JsonObject]
         while name in cases:
             name += " again"
         cases[name] = replace(answer, id=name)
-    blank = [name for name, case in cases.items() if is_blank(case.question)]
-    refused = dict.fromkeys(blank, "the question has no text")
-    verdicts: dict[str, list[Verdict]] = defaultdict(list)
-    for verdict in _judged(judge, [cases[name] for name in cases if name not in refused], refused):
-        verdicts[verdict.case_id].append(verdict)
+    verdicts: dict[str, list[Verdict]] = {name: [] for name in cases}
+    refused = {
+        name: "the question has no text" for name, case in cases.items() if is_blank(case.question)
+    }
+    groups = [[case for name, case in cases.items() if name not in refused]]
+    for group in groups:
+        try:
+            for verdict in judge(group):
+                verdicts[verdict.case_id].append(verdict)
+        except ChatError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one answer, the others are judged
+            rest = [case for case in group if not verdicts[case.id]]
+            if len(group) > 1:
+                groups += [[case] for case in rest]
+            elif rest:
+                kind = "" if isinstance(error, AutoMedEvalError) else f"{type(error).__name__}: "
+                refused[rest[0].id] = f"{rest[0].id}: {kind}{error}"
     return [score_of(verdicts[name], refused.get(name)) for name in cases]
-
-
-def _judged(judge: BaseJudge, cases: list[Case], refused: dict[str, str]) -> list[Verdict]:
-    """Return the verdicts on cases, on each by itself where one of them stops the judge; add to `refused` why it does."""
-    try:
-        return list(judge(cases))
-    except ChatError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with one answer, the others are judged
-        if len(cases) == 1:
-            kind = "" if isinstance(error, AutoMedEvalError) else f"{type(error).__name__}: "
-            refused[cases[0].id] = f"{cases[0].id}: {kind}{error}"
-            return []
-    verdicts = []
-    for case in cases:
-        verdicts += _judged(judge, [case], refused)
-    return verdicts

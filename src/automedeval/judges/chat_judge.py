@@ -119,9 +119,9 @@ class Judge(BaseJudge):
         return questions
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
+        chat: Any = self.chat
         if not self.asks:
-            return self.chat.answer(prompts, wanted)
-        chat: Any = self.chat  # an endpoint's
+            return chat.answer(prompts, wanted)
         dialogues = (
             (at, self._with_odds(prompt)) for at, prompt in enumerate(prompts) if wanted[at]
         )

@@ -177,6 +177,9 @@ def unescaped(text: str) -> str:
 class Chat:
     """A model that answers prompts.
 
+    Most chats have `answer(prompts, wanted)`, which yields (index, answer) of the wanted prompts (None: all), in any order; a
+    recording and an endpoint have `follow`, which leads dialogues.
+
     `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
     chooses among the values of each slot. `writes`: it writes text, not slots and options alone. `batched`: the last bits of
     an answer depend on the batch. `checkpoint` is a digest of its weights, where they are known. `left_out` has the parameters
@@ -213,10 +216,6 @@ class Chat:
             for prompt in prompts
             for message in prompt.messages
         )
-
-    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
-        """Yield (index, answer) for the wanted prompts (None: all), in any order; some chats only lead dialogues."""
-        raise NotImplementedError
 
 
 class NoChat(Chat):

@@ -386,9 +386,9 @@ class _Failure(Exception):
 
 @dataclass
 class _Row:
-    """The last dialogues that ended alike, one after the other: of one `kind` without an answer, of none with one.
+    """The last dialogues in a row that ended in one way. `kind` says how they failed; it is empty if they were answered.
 
-    `held` has the results of each: they count once another dialogue ends otherwise, those of answered ones at once.
+    `held` has the results of each failed one: they count as soon as another dialogue ends in another way.
     """
 
     kind: str = ""

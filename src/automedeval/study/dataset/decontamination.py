@@ -84,7 +84,7 @@ class Evaluation:
                 yield case.id, "reference in a response"
 
     def _is_known(self, text: str) -> bool:
-        """Return whether the texts hold more than `MOST_SHARED` of a text's shingles, or it as much of one of them."""
+        """Return whether the known texts hold more than `MOST_SHARED` of this text's shingles, or it holds as many of one's."""
         own = shingles(text)
         held = [self._owners[shingle] for shingle in own if shingle in self._owners]
         if len(held) > MOST_SHARED * len(own):
