@@ -32,7 +32,7 @@ from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.decoding import Prefix
 from automedeval.models.local import LocalChat
 from automedeval.records import Case
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 
 TARGETS = {"b": 8, "c": 20}  # times the cases/s of (a)
 

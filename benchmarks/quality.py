@@ -14,7 +14,7 @@ from rows import Results, arguments
 
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Verdict, as_shown, read_records
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.study.dataset.builder import FAULTS, LABELLED
 from automedeval.study.dataset.curriculum import shuffled
 from automedeval.study.dataset.quality import QualityClassifier, labelled

@@ -48,8 +48,8 @@ from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
 from automedeval.models.questions import odds_of
 from automedeval.records import Case, Verdict, question_text
-from automedeval.records.cases import read_cases
 from automedeval.records.errors import ChatError
+from automedeval.records.tables.cases import read_cases
 
 # Each asks twice for one word: a small model tells no odds where it was about to say something else.
 KINDS = {

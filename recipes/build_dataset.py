@@ -18,10 +18,10 @@ import automedeval
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError, option
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run
+from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import rubrics_with
 from automedeval.study.dataset.builder import InstructionSet
 from automedeval.study.dataset.curriculum import read_plan

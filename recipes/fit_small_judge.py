@@ -21,18 +21,18 @@ from tqdm import tqdm
 
 from automedeval.judges.features import FEATURES, read_responses
 from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, write_small_judge
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.calibration.scores import FEWEST
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import read_ratings
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, RecordError, check_patterns, option
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
 from automedeval.records.run_record import record_run
+from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
 from automedeval.stats.agreement import Panel, accuracies

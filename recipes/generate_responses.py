@@ -18,12 +18,12 @@ from pathlib import Path
 from automedeval.models.arguments import ChatArguments
 from automedeval.records import Case, RecordError, check_least, option
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.cases import CaseFile
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Processes
 from automedeval.records.log import Log
 from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run
+from automedeval.records.tables.cases import CaseFile
 from automedeval.study.dataset.responses import (
     Generated,
     answer_missing,

@@ -21,8 +21,8 @@ from typing import Any
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import read_ratings
 from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
@@ -35,9 +35,9 @@ from automedeval.records import (
     patient_question,
 )
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
+from automedeval.records.tables.cases import read_cases
 from automedeval.study.dataset.decontamination import Evaluation
 from automedeval.study.dataset.synthetic_lists import lists_of_pairs
 from automedeval.study.training.adapter import train_adapter

@@ -13,7 +13,7 @@ from automedeval.records import (
     offline,
     read_records,
 )
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import Criterion, Rubric, packaged_rubrics, read_rubric
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tables import rows_of
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
 from automedeval.audit.perturbations import read_perturbations
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 
 CASES = rows_of(__file__)["cases"]
 PERTURBATIONS = read_perturbations(packaged=PACKAGED)

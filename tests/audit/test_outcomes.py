@@ -12,8 +12,8 @@ from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import Edit, Perturbation
 from automedeval.audit.trials import Planner, Trial
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import Verdict
 from automedeval.rubrics import read_rubric
 

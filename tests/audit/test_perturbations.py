@@ -15,7 +15,7 @@ from automedeval.audit.perturbations import (
     sentences_of,
 )
 from automedeval.records import RecordError
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
 

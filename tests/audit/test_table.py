@@ -20,9 +20,9 @@ from automedeval.audit.perturbations import Edit, Perturbation, read_perturbatio
 from automedeval.audit.table import CHANCE, decide, passes, table
 from automedeval.audit.trials import Trial
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, lines_of
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)

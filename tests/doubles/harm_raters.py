@@ -12,7 +12,7 @@ import numpy as np
 from factories import write
 from programs import SAMPLE
 
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import read_rubric
 
 DEGREES = {  # kind of a response → probability of each degree

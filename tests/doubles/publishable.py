@@ -12,7 +12,7 @@ from programs import ROOT, SAMPLE, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.models.checkpoints import Stage
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.study.publishing.checks import CARD, check, contents_of
 from automedeval.study.publishing.paths import read_bytes
 from automedeval.study.training.stages import write_card

@@ -9,7 +9,7 @@ from tables import rows_of
 
 from automedeval.evidence.numbers import differences, numbers
 from automedeval.evidence.run import Evidence, marked_numbers
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 
 KNOWN = packaged("evidence", "numbers")
 

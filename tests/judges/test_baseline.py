@@ -11,9 +11,9 @@ from programs import error_line, flags, run_recipe, succeeded
 
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
-from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.metrics.lexical import BASELINES, Collection
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"

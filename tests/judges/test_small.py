@@ -37,7 +37,7 @@ from automedeval.judges.small import PACKAGED, Scale
 from automedeval.metrics.embedding import pieces
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Case, Response
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.stats.agreement import Panel
 
 pytestmark = needs_encoder

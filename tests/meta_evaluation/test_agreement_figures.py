@@ -35,12 +35,12 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
-from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.report.grid import measures_of_cases
-from automedeval.meta_evaluation.table import rows_of
-from automedeval.meta_evaluation.verdict_files import read_verdicts
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.files import read_verdicts
+from automedeval.meta_evaluation.verdicts.ratings import read_ratings
+from automedeval.meta_evaluation.verdicts.table import rows_of
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.bootstrap import plain
 

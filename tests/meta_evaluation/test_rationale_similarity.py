@@ -9,13 +9,13 @@ from doubles.introspection_study import case_of, rationale_of, verdict_of
 from doubles.word_overlap import overlap
 from factories import write
 
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.rationale_similarity import (
     compare_rationales,
     teacher_among,
 )
-from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import read_verdicts
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.files import read_verdicts
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import Verdict
 from automedeval.stats.bootstrap import estimate
 

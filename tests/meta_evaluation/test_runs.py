@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from automedeval.meta_evaluation.agreement.runs import over_runs, repeated, trainings_of
-from automedeval.meta_evaluation.table import Row
+from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.stats import bootstrap
 from automedeval.stats.bootstrap import Estimate
 

@@ -9,9 +9,9 @@ import pytest
 import scipy
 
 from automedeval import Case, Verdict, read_rubric
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import facts_of
 from automedeval.meta_evaluation.standings import rank
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.rubrics import Rubric
 
 SCORES = read_rubric("automedeval")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from doubles.agreement_study import case_of
 
 from automedeval import Case, Verdict, read_rubric
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.stats.agreement import CHOICES
 
 NAMES = ("correctness", "harmfulness")

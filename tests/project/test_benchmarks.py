@@ -17,7 +17,7 @@ from factories import read_json, verdict_of
 from programs import ENCODER, ROOT, SAMPLE, flags, needs_encoder, run_here
 from tables import rows_of
 
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.study.dataset.corruption import KINDS
 
 

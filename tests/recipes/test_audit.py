@@ -21,7 +21,7 @@ from programs import (
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.models.checkpoints import fingerprint
 from automedeval.records import RecordError
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.study.publishing.model_card import fill_card
 
 CASES = SAMPLE / "test_cases.jsonl"

@@ -18,7 +18,7 @@ from programs import failed, run_command, succeeded, told
 from tables import read_csv, rows_of
 
 from automedeval.records import Case, Verdict
-from automedeval.records.cases import CaseFile
+from automedeval.records.tables.cases import CaseFile
 
 ROWS = rows_of(__file__)
 ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]

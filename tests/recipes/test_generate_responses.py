@@ -29,7 +29,7 @@ from tables import rows_of, with_words
 from automedeval.models.decoding import draw
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.study.dataset.responses import respond, response_prompt, set_up
 
 ROWS = rows_of(__file__)

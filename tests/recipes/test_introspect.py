@@ -21,7 +21,7 @@ from tables import rows_of
 
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics.grammar import parse_verdict
 
 ROWS = rows_of(__file__)

@@ -14,7 +14,7 @@ from tables import rows_of
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Verdict
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 
 CASES = SAMPLE / "test_cases.jsonl"
 LIMITS = ("max_tokens", "max_completion_tokens")

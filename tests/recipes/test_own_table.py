@@ -12,7 +12,7 @@ from tables import read_csv, rows_of, write_csv
 
 from automedeval.annotation.study import read_study
 from automedeval.records import Case
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 
 TABLES = rows_of(__file__)
 TABLE = TABLES["table"]

@@ -206,7 +206,7 @@ def test_a_repository_keeps_its_visibility(hub, publisher, checkpoint, public, o
 PROGRAM = """
 import json, pathlib, sys, tempfile
 from automedeval.study.dataset.responses import candidate_names
-from automedeval.records.rows import read_rows
+from automedeval.records.tables.rows import read_rows
 from automedeval.metrics.rationale_score.rationale_score import rationale_score
 from automedeval.models.checkpoints import base_of, checkpoint_folder
 from automedeval.models.embeddings import Encoder

@@ -27,8 +27,8 @@ from scipy.stats import ttest_1samp
 from tables import rows_of, write_csv
 
 from automedeval import Case, Verdict, read_rubric
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.standings import rank
+from automedeval.meta_evaluation.verdicts.cases import Cases
 
 ROWS = rows_of(__file__)
 

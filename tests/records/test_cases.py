@@ -8,7 +8,7 @@ import pytest
 from tables import refused, rows_of
 
 from automedeval.records import Case, RecordError, Response
-from automedeval.records.cases import CaseFile, read_cases
+from automedeval.records.tables.cases import CaseFile, read_cases
 
 ROWS = rows_of(__file__)
 WIDE = ROWS["a row for each question"]

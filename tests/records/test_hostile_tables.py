@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from automedeval.records import RecordError
-from automedeval.records.cases import CaseFile
+from automedeval.records.tables.cases import CaseFile
 
 KINDS = ("csv", "tsv", "xlsx", "json", "jsonl", "parquet")
 MODELS = ("rowan", "GPT 4", "gpt 4", "Lärche", "42", "nan", "a=b", "Unnamed model", "case")

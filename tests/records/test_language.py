@@ -5,8 +5,8 @@ from programs import SAMPLE
 from tables import rows_of
 
 from automedeval.records import Case, Response
-from automedeval.records.cases import read_cases
 from automedeval.records.language import english_only, foreign_answers, is_english
+from automedeval.records.tables.cases import read_cases
 
 OTHERS = rows_of(__file__)["test_other_languages_are_told_apart"]
 

@@ -6,8 +6,8 @@ from programs import run_command, succeeded
 from tables import write_csv
 
 from automedeval.records import Case, key_of
-from automedeval.records.cases import read_cases
-from automedeval.records.ratings import placed_ratings
+from automedeval.records.tables.cases import read_cases
+from automedeval.records.tables.ratings import placed_ratings
 from automedeval.study.dataset.decontamination import Evaluation
 
 ASKED = "May my daughter take two tablets of paracetamol?"

@@ -9,8 +9,8 @@ from factories import read_json
 from programs import error_line, run_command, succeeded
 from tables import refused, rows_of, write_csv
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import read_ratings
 from automedeval.records import Case, Response
 
 ROWS = rows_of(__file__)

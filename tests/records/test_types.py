@@ -19,7 +19,7 @@ from automedeval.records import (
     read_lines,
     read_records,
 )
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.records.types import repeats
 
 ROWS = rows_of(__file__)

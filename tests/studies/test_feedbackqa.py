@@ -14,8 +14,8 @@ import pytest
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE
 
-from automedeval.records.cases import read_cases
 from automedeval.records.journal import write_lines
+from automedeval.records.tables.cases import read_cases
 
 ARMS = ("U", "X")  # X holds the round of I
 LIMIT = 3000  # seconds

@@ -17,7 +17,7 @@ from factories import read, read_json, verdicts_in
 from programs import ROOT, figures_of_the_paper, torch_extensions
 from study_scripts import dry_run, of
 
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 
 CANDIDATES = ["ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"]
 TRAINED = ["stage1", "stage2", "stage3", "introspection1", "introspection2"]

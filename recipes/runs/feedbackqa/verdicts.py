@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from automedeval.records import Case, Rating, Verdict, digest, read_records
-from automedeval.records.cases import read_cases
 from automedeval.records.journal import write_lines
+from automedeval.records.tables.cases import read_cases
 
 LONGEST = 700  # characters of an answer
 TRAINING, LEFT_OUT = ("UK", "Australia"), ("CDC", "WHO")

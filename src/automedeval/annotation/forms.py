@@ -11,7 +11,7 @@ from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, in_layout
 from automedeval.records import JsonObject
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from

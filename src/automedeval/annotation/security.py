@@ -11,7 +11,7 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 
 LOG = logging.getLogger(__name__)
 PAGES = resources.files("automedeval.annotation") / "templates"

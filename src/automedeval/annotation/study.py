@@ -25,7 +25,7 @@ from automedeval.records import (
     placed_verdicts,
 )
 from automedeval.records.arguments import BLANK
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import (

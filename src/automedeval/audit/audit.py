@@ -16,8 +16,8 @@ from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import AskingArguments, judge_rubric, load_judge, references_note
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import JsonObject, RecordError, Verdict, check_least, option
 from automedeval.records.arguments import TableArguments

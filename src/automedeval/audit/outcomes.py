@@ -15,8 +15,13 @@ from numpy import ndarray
 from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.audit.trials import Trial, ValuedAnswer
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import Values, VerdictTable, expected_values, own_values
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import (
+    Values,
+    VerdictTable,
+    expected_values,
+    own_values,
+)
 from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.stats.agreement import SAME, in_steps
 from automedeval.stats.bootstrap import Statistic, divide, is_known, ratio, sums_at, undefined

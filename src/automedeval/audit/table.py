@@ -7,7 +7,7 @@ import numpy as np
 
 from automedeval.audit.outcomes import CriteriaReader, Measure, Outcome, ScoreReader, texts_of
 from automedeval.audit.perturbations import READ, Perturbation
-from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.records import JsonObject
 from automedeval.stats.bootstrap import (
     RESAMPLES,

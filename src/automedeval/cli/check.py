@@ -23,11 +23,11 @@ from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import CheckedResponse, RecordError, digest, named_file, option
 from automedeval.records.arguments import TableArguments
-from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import describe_result, record_run
+from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
 from automedeval.judges.tables import Verdicts
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
-from automedeval.meta_evaluation.table import rows_of
-from automedeval.meta_evaluation.verdict_files import read_verdicts
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.files import read_verdicts
+from automedeval.meta_evaluation.verdicts.table import rows_of
 from automedeval.records import (
     Case,
     RecordError,
@@ -33,9 +33,9 @@ from automedeval.records import (
     verdicts_file,
 )
 from automedeval.records.arguments import TableArguments
-from automedeval.records.cases import read_cases
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines, write_whole
+from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import no_formula, printable
 
 FORMS = {

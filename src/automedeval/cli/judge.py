@@ -45,9 +45,9 @@ from automedeval.judges.run import (
     shorter_settings,
     verdict_log,
 )
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of, spent
 from automedeval.meta_evaluation.standings import MEAN, rank
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command, parse_model
 from automedeval.records import (
     Case,
@@ -60,14 +60,14 @@ from automedeval.records import (
     read_records,
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
-from automedeval.records.cases import CaseFile, read_cases
-from automedeval.records.columns import NOT_JUDGED
 from automedeval.records.command_line import parse
 from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run, run_arguments
+from automedeval.records.tables.cases import CaseFile, read_cases
+from automedeval.records.tables.columns import NOT_JUDGED
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.published import PACKAGED

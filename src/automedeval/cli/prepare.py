@@ -27,13 +27,13 @@ from automedeval.records import (
     read_lines,
 )
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.cases import read_table
-from automedeval.records.columns import without_blanks
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.language import normalise
-from automedeval.records.rows import read_rows
 from automedeval.records.run_record import record_run
+from automedeval.records.tables.cases import read_table
+from automedeval.records.tables.columns import without_blanks
+from automedeval.records.tables.rows import read_rows
 from automedeval.study.dataset.criteria_sources import joined
 from automedeval.study.dataset.decontamination import near_duplicates
 from automedeval.study.dataset.sources import (

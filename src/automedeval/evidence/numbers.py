@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from automedeval.evidence.sentences import Span, spans
 from automedeval.records import JsonObject
+from automedeval.records.package_data import packaged
 from automedeval.records.patterns import all_filled, one_of
-from automedeval.records.tables import packaged
 
 FACTOR = 2.0  # the least that is marked
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day

@@ -21,7 +21,7 @@ from automedeval.harness.scoring import score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
 from automedeval.records import Case, JsonObject, Response
-from automedeval.records.columns import is_choice
+from automedeval.records.tables.columns import is_choice
 
 
 class Together:

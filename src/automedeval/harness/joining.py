@@ -21,7 +21,7 @@ from automedeval.records import (
     option,
     question_text,
 )
-from automedeval.records.cases import CaseFile
+from automedeval.records.tables.cases import CaseFile
 
 # The question of a case, its epoch, and its id where a log has the question several times
 Place = tuple[str, int, str]

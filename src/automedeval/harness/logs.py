@@ -29,7 +29,7 @@ from automedeval.records import (
     parse_json,
     read_text,
 )
-from automedeval.records.columns import is_choice, is_failure
+from automedeval.records.tables.columns import is_choice, is_failure
 
 # What is told of a log, after a number
 FILTERED = "the same answer, by a further filter"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, Response
 
 Values = Mapping[int, Mapping[int, float]]  # response → verdict → value

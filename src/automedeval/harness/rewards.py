@@ -19,8 +19,8 @@ from automedeval.harness.scoring import warn_of_references
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
 from automedeval.records import Case, RecordError, Response, digest
-from automedeval.records.columns import fault_of_reference
 from automedeval.records.messages import answer_text
+from automedeval.records.tables.columns import fault_of_reference
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
 

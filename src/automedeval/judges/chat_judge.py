@@ -14,7 +14,7 @@ from automedeval.metrics.embedding import pieces
 from automedeval.models.base import Answer, Chat, Dialogue, Prompt, Results
 from automedeval.models.questions import odds_of
 from automedeval.records import Case, JsonObject, Verdict, digest, question_text
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import (

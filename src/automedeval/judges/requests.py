@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import Case, RecordError
-from automedeval.records.cases import CaseFile
+from automedeval.records.tables.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.rubrics import Rubric
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from automedeval.judges.base import BaseJudge
 from automedeval.records import Case, JsonObject, Verdict, question_text
-from automedeval.records.cases import read_table
+from automedeval.records.tables.cases import read_table
 
 if TYPE_CHECKING:
     import pandas

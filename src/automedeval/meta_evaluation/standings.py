@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked, shares_won
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
     differing_by_model,
     known_of_judge,
@@ -13,7 +12,8 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 from automedeval.meta_evaluation.criteria.report import candidates
 from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
-from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, rows_of
 from automedeval.records import JsonObject, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap

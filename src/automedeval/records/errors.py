@@ -2,7 +2,7 @@
 
     AutoMedEvalError          the base, a ValueError; the message is one readable line
       x RecordError           every reader, writer and loader: a record, a file or an argument
-        + UnclearArguments    records/columns.py: a table can be read in several ways
+        + UnclearArguments    records/tables/columns.py: a table can be read in several ways
       x ChatError             models/endpoint.py, models/decisions.py: no request can be answered
       x Refused               annotation/validation.py: a request to the physicians' page
         + SignedOut           annotation/app.py, status 401

@@ -10,8 +10,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from automedeval.records.package_data import packaged
 from automedeval.records.questions import question_text
-from automedeval.records.tables import packaged
 from automedeval.records.types import Case
 
 LEAST = 0.08  # share of function words from which a text counts as English

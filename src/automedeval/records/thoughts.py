@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from automedeval.records.errors import RecordError
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 
 LONGEST_ANSWER = 100_000  # characters that are read of an answer: forty pages
 _BESIDE = {  # by the key of `Response.extra`

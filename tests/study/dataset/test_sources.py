@@ -2,8 +2,8 @@ import pytest
 from tables import rows_of
 
 from automedeval.records import Case, RecordError, Response
-from automedeval.records.cases import read_table
-from automedeval.records.rows import read_rows
+from automedeval.records.tables.cases import read_table
+from automedeval.records.tables.rows import read_rows
 from automedeval.study.dataset.sources import (
     LAYOUTS,
     excluded,

@@ -8,7 +8,7 @@ from programs import ROOT, SAMPLE
 from tables import refused, rows_of
 
 from automedeval.records import read_lines
-from automedeval.records.cases import read_cases
+from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
 from automedeval.study.dataset.verification import Verification, verify

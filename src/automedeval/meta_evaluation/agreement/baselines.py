@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from tqdm import tqdm
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.table import Row, VerdictTable, counted
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People
+from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, counted
 from automedeval.metrics.embedding import TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import JsonObject

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.records import JsonObject
 from automedeval.stats.bootstrap import (
     SHARE,

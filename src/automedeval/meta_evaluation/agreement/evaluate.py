@@ -18,16 +18,16 @@ from automedeval.meta_evaluation.agreement.candidates import (
     shared_means,
     tell_apart,
 )
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
     differing,
     prefers_longer,
     record_of,
 )
-from automedeval.meta_evaluation.agreement.ratings import People, preference_shares
-from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People, preference_shares
+from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
-from automedeval.records.ratings import is_better_by_name
+from automedeval.records.tables.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, Criterion, packaged_rubrics, read_rubric
 from automedeval.stats.agreement import (
     CHOICES,

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import measures_of
-from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.runs import over_runs, trainings_of
-from automedeval.meta_evaluation.table import Row
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People
+from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import JsonObject
 from automedeval.records.text import by_reason, p_value, percent, span
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import stdev
 
-from automedeval.meta_evaluation.table import Row
+from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import JsonObject, RecordError
 from automedeval.stats.bootstrap import Bounds, Estimate, average, difference
 from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast

@@ -12,9 +12,9 @@ import numpy as np
 import scipy
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People, gather_ratings
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People, gather_ratings
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import (
     Case,
     JsonObject,
@@ -26,7 +26,7 @@ from automedeval.records import (
     errors_at,
     placed_verdicts,
 )
-from automedeval.records.ratings import placed_ratings
+from automedeval.records.tables.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import estimate, is_known, plain

@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import (
     CriterionLabel,
     JsonObject,

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.criteria.checklists import (
     Labels,
     certificate_of,
     labelled_items,
     strict_majority,
 )
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
 from automedeval.stats.bootstrap import is_known, mean_of, only

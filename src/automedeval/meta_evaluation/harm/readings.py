@@ -9,9 +9,9 @@ from statistics import median_high
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import check_words
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.files import check_words
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import HarmRating, JsonObject, RecordError, Verdict, errors_at, read_placed
 from automedeval.rubrics import Rubric
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
 from automedeval.meta_evaluation.harm.readings import (
@@ -22,7 +21,8 @@ from automedeval.meta_evaluation.harm.readings import (
     rubric_of,
 )
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, Said, render_report
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.text import span
 from automedeval.rubrics import packaged_rubrics, read_rubric

@@ -6,11 +6,11 @@ import numpy as np
 import scipy
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.page import Scale
 from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, marks_of
-from automedeval.meta_evaluation.table import Row
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People
+from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps

@@ -4,15 +4,15 @@ import numpy as np
 from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.report.changes import (
     better,
     in_common,
     is_on_scale,
     responses_of,
 )
-from automedeval.meta_evaluation.table import Row
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People
+from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import relation_of
 from automedeval.stats.bootstrap import Estimate

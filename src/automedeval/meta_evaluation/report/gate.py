@@ -5,12 +5,12 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.report.changes import in_common, responses_of
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable, rows_of
 from automedeval.records import JsonObject, RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import blind_to, differing
-from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.table import Row, VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People
+from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable
 from automedeval.records import JsonObject, digest, question_text
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send

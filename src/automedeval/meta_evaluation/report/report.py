@@ -12,7 +12,6 @@ import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
 from automedeval.meta_evaluation.agreement.candidates import means_by_topic
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import (
     audits_of,
@@ -20,14 +19,6 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
     notes_on,
 )
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
-from automedeval.meta_evaluation.agreement.ratings import (
-    People,
-    files_by_kind,
-    read_choices,
-    read_preferences,
-    read_ratings,
-    read_verdict_ratings,
-)
 from automedeval.meta_evaluation.agreement.rationale_similarity import (
     compare_rationales,
     teacher_among,
@@ -51,8 +42,17 @@ from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.figures import figures_of, table2_of
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.versions import Judged, join_versions
-from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
-from automedeval.meta_evaluation.verdict_files import EVERYTHING, SCORES, read_verdicts
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.files import EVERYTHING, SCORES, read_verdicts
+from automedeval.meta_evaluation.verdicts.ratings import (
+    People,
+    files_by_kind,
+    read_choices,
+    read_preferences,
+    read_ratings,
+    read_verdict_ratings,
+)
+from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, rows_of
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
     Choice,

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import Case, RecordError, Response, Verdict, digest
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share

@@ -20,9 +20,9 @@ from automedeval.records import (
     foreign_errors_at,
     key_of,
 )
-from automedeval.records.columns import fault_of_reference
 from automedeval.records.messages import read_conversation
-from automedeval.records.rows import filled
+from automedeval.records.tables.columns import fault_of_reference
+from automedeval.records.tables.rows import filled
 from automedeval.records.types import criteria_of, take
 
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them

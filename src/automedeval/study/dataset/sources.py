@@ -12,9 +12,9 @@ from types import NoneType
 from typing import NamedTuple
 
 from automedeval.records import Case, JsonObject, RecordError, errors_at, question_text
-from automedeval.records.cases import Table
-from automedeval.records.rows import filled
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
+from automedeval.records.tables.cases import Table
+from automedeval.records.tables.rows import filled
 from automedeval.records.types import take
 from automedeval.study.dataset import criteria_sources
 

@@ -16,8 +16,8 @@ from automedeval.records import (
     named_file,
     placed_verdicts,
 )
-from automedeval.records.cases import read_cases
 from automedeval.records.journal import arithmetic
+from automedeval.records.tables.cases import read_cases
 from automedeval.records.types import take
 
 Key = tuple[str, str]  # (case id, teacher)

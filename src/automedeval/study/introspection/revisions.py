@@ -12,8 +12,8 @@ from typing import Any
 
 from automedeval.records import DECISIONS, RecordError, option, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.cases import read_cases
 from automedeval.records.journal import arithmetic, write_json, write_lines
+from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import rubrics_with
 from automedeval.rubrics.slots import reordered
 from automedeval.study.dataset.folder import Dataset, dataset_folder, read_dataset

@@ -14,7 +14,7 @@ from huggingface_hub import RepoCard
 
 from automedeval.records import RecordError, foreign_errors_at, read_lines
 from automedeval.records.hub_names import HUB_ID
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 from automedeval.study.publishing.paths import Content, read_bytes, shorten_paths
 
 MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names

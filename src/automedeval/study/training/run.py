@@ -20,7 +20,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from automedeval.models.checkpoints import fingerprint, read_record
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import write_json, write_whole
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 
 # File in a checkpoint folder after every process has written its part, with the seconds of training until then.
 WHOLE = "whole"

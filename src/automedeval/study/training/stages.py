@@ -12,7 +12,7 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, errors_at, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_whole
-from automedeval.records.tables import packaged
+from automedeval.records.package_data import packaged
 from automedeval.records.templates import environment
 from automedeval.study.dataset.folder import (
     STATISTICS,

@@ -11,7 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from automedeval.records.columns import (
+from automedeval.records.errors import errors_at
+from automedeval.records.questions import key_of, question_text
+from automedeval.records.readers import Placed
+from automedeval.records.tables.columns import (
     CRITERIA,
     NAMELESS,
     RATINGS,
@@ -21,10 +24,7 @@ from automedeval.records.columns import (
     no_value,
     plain,
 )
-from automedeval.records.errors import errors_at
-from automedeval.records.questions import key_of, question_text
-from automedeval.records.readers import Placed
-from automedeval.records.rows import filled, read_rows
+from automedeval.records.tables.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError
 
 _KEYS = frozenset[str]().union(*RATINGS.values())

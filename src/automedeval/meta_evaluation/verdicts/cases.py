@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response
-from automedeval.records.cases import CaseFile
+from automedeval.records.tables.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.stats.agreement import Panel
 from automedeval.stats.checklist import Score, checklist_scores

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Self
 
 from automedeval.records.arguments import BLANK
 from automedeval.records.errors import UnclearArguments, errors_at
+from automedeval.records.package_data import packaged
 from automedeval.records.questions import key_of
 from automedeval.records.readers import Placed
-from automedeval.records.rows import filled
-from automedeval.records.tables import packaged
+from automedeval.records.tables.rows import filled
 from automedeval.records.types import Case, RecordError, Response
 
 _WORDS = packaged("records", "columns")

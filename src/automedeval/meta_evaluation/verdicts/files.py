@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import (
     Case,
     RecordError,

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from automedeval.records.columns import Columns, no_value, without_blanks
 from automedeval.records.errors import errors_at
 from automedeval.records.messages import without_messages
 from automedeval.records.questions import question_text
 from automedeval.records.readers import Placed
-from automedeval.records.rows import SHEETS, read_rows
+from automedeval.records.tables.columns import Columns, no_value, without_blanks
+from automedeval.records.tables.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest
 
 

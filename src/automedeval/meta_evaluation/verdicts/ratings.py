@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.records import (
     Choice,
     CriterionLabel,
@@ -28,8 +28,8 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
-from automedeval.records.ratings import placed_ratings
-from automedeval.records.rows import read_rows
+from automedeval.records.tables.ratings import placed_ratings
+from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import SHARE, divide, is_known, mean_along, mean_of, only

@@ -26,8 +26,8 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import COUNTED, Rubric
 from automedeval.stats.agreement import (
