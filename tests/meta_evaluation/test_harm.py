@@ -232,7 +232,7 @@ def test_words_are_no_scores_for_preference_pairs(study, tmp_path):
     options, _ = study
     files = {"verdicts": options["verdicts"], "cases": options["cases"]}
     done = run_command("export", **files, to="preferences", output=tmp_path / "pairs.jsonl")
-    failed(done, "a verdict by harm@1 has words and no scores; automedeval report reads these")
+    failed(done, "a verdict by harm@1 is in words, without scores; automedeval report reads these")
 
 
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):

@@ -54,7 +54,8 @@ NOISY = people(VERDICTS, 0.8)
 
 
 def fit(verdicts: Sequence[Verdict] = VERDICTS, ratings: Sequence[Rating] = RATINGS) -> Calibration:
-    return Calibration.fit(verdicts, ratings, FEEDBACK)
+    placed = [("ratings", rating) for rating in ratings]
+    return Calibration.fit(verdicts, placed, FEEDBACK)
 
 
 def test_a_rising_line_is_found_again():
@@ -116,7 +117,7 @@ def test_whole_scores_serve_where_a_verdict_has_no_others():
     assert second is None
     assert first == pytest.approx(knots[0, 1])
     unscored = replace(scored(99, [1.0, 2.0, 3.0]), scores=None)
-    with pytest.raises(RecordError, match="case 'case-99': the verdict has no scores"):
+    with pytest.raises(RecordError, match="the verdict has no scores"):
         calibration.apply(unscored, "new")
 
 
@@ -134,10 +135,8 @@ def test_an_invalid_verdict_stays_invalid_and_gets_no_score():
     assert fit([*VERDICTS, invalid], more).knots == calibration.knots
 
 
-def test_other_settings_are_refused_and_the_fingerprint_follows():
+def test_the_fingerprint_follows_what_was_learnt():
     calibration = fit()
-    with pytest.raises(RecordError, match="case 'case-99': judged with other settings"):
-        calibration.apply(scored(99, [1.0, 2.0, 3.0], settings="s2"), "new")
     fingerprints = {calibration.fingerprint}
     for change in ({"knots": ((1.0, 2.0),)}, {"source": "scores"}, {"settings": "s2"}):
         changed = replace(calibration, **change)
@@ -187,11 +186,10 @@ EQUAL = [replace(each, score=3) for each in RATINGS]
 FALLING = [replace(each, score=5 - each.score) for each in RATINGS]
 FAULTS = {
     f"^9 rated cases .* needs {FEWEST} at least": [VERDICTS[:9]],
-    "^0 rated cases with a valid verdict": [VERDICTS, []],
-    "every response is rated 3": [VERDICTS, EQUAL],
+    "^0 rated cases with a score": [VERDICTS, []],
+    "ratings do not rise with": [VERDICTS, EQUAL],
     "ratings do not rise": [VERDICTS, FALLING],
     "is off feedbackqa@1's scale": [VERDICTS, [replace(RATINGS[0], score=5)]],
-    "with several settings": [[*VERDICTS, scored(99, [1.0, 2.0, 3.0], settings="s2")]],
 }
 
 

@@ -53,7 +53,8 @@ def on_the_scale(args: Study, fitted: list[Verdict], others: list[Verdict]) -> t
     )
     assert {path.name for path in args.out.iterdir()} == {*WRITTEN, "run.json"}
     facts = read_json(args.out / "calibration.json")
-    calibration = Calibration.fit(fitted, people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
+    ratings = [("", rating) for rating in people(study(25), 0.5, rubric=AUTOMEDEVAL)]
+    calibration = Calibration.fit(fitted, ratings, AUTOMEDEVAL)
     assert facts == json.loads(json.dumps(calibration.to_dict()))
     calibrated = [calibration.apply(verdict, f"{verdict.judge}, calibrated") for verdict in others]
     assert verdicts_in(args.out) == calibrated
@@ -72,7 +73,7 @@ def test_verdicts_come_onto_the_scale(args):
 def test_one_of_several_judges_is_chosen(args):
     mine = study(24)[20:]
     write(args.file, [*mine, *(replace(verdict, judge="likelihood:other") for verdict in mine)])
-    line = f"{args.file}:5: verdicts of likelihood:other, likelihood:tiny: choose one with --judge"
+    line = f"{args.file}:5: verdicts of likelihood:tiny, likelihood:other: choose one with --judge"
     failed(args.calibrate(), line)
     assert not args.out.exists()
     succeeded(args.calibrate(judge="likelihood:tiny"))
@@ -158,13 +159,13 @@ def test_several_readings_of_a_case_are_taken_and_none_twice(scores):
     failed(scores.calibrate(), f"on case 'case-20' in this order is at {scores.file}:1 already")
 
 
-def test_scores_beside_log_likelihoods_are_refused(scores):
-    write(scores.file, [scored(20), replace(study(22)[21], judge="judge")])
-    said = f"{scores.file}:2: scores together with numbers without a scale"
-    failed(scores.calibrate(), said)
-    write(scores.file, [replace(scored(20), rubric="feedbackqa@1")])
-    said = f"{scores.file}:1: case 'case-20': judged by feedbackqa@1, and the verdicts"
-    failed(scores.calibrate(), said)
+def test_verdicts_by_another_rubric_or_with_other_settings_are_refused(scores):
+    likelihoods = replace(study(22)[21], judge="judge")
+    other_rubric = replace(scored(20), rubric="feedbackqa@1")
+    for other in (likelihoods, other_rubric, replace(scored(20), settings="s2")):
+        write(scores.file, [other])
+        said = f"{scores.file}:1: by {other.rubric}, and the verdicts before it by automedeval@1"
+        failed(scores.calibrate(), said)
     assert not scores.out.exists()
 
 

@@ -490,4 +490,4 @@ def test_an_equals_sign_may_be_in_the_path_of_a_judge(tmp_path):
     for argument, name in ((file, "echo"), (f"A judge={file.parent}", "A judge")):
         result = made(tmp_path, argument).result
         assert [*result["judges"]] == [name]
-    failed(asked(tmp_path, (file, file.parent)), "two judges are called 'echo'")
+    failed(asked(tmp_path, (file, file.parent)), "a judge cannot be called 'echo'")

@@ -27,7 +27,7 @@ from automedeval.records import (
     placed_verdicts,
 )
 from automedeval.records.tables.ratings import placed_ratings
-from automedeval.rubrics import Rubric, without_scale
+from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import estimate, is_known, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
@@ -38,34 +38,13 @@ DIGITS = 6  # of what is learnt, and of the values that it is applied to
 
 
 Knots = tuple[tuple[float, float], ...]
-
-
-def rising(x: ndarray, y: ndarray, weight: ndarray) -> Knots:
-    """Return the knots of the line through the centres of the steps of isotonic regression of y on x."""
-    levels, level = np.unique(x, return_inverse=True)
-    weights = np.bincount(level, weights=weight).round(9)
-    # Means within 1e-9 are equal, in whatever order ratings and runs were summed.
-    means = (np.bincount(level, weights=weight * y) / weights).round(9)
-    fitted = scipy.optimize.isotonic_regression(means, weights=weights)
-    block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
-    heights = fitted.x[fitted.blocks[:-1]]
-    centres = np.bincount(block, weights=weights * levels) / np.bincount(block, weights=weights)
-    return tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist()))
+PlacedRatings = Iterable[tuple[str, Rating]]  # ("file:line", rating)
 
 
 def points_of(knots: Knots, x: Any) -> ndarray:
     """Return the points at the judge's scores."""
     centres, heights = zip(*knots)
     return np.interp(x, centres, heights)
-
-
-def scores_of(verdict: Verdict, source: str) -> Sequence[float | None]:
-    """Return a valid verdict's scores from this field; RecordError if it has none there."""
-    scores = getattr(verdict, source)
-    if scores is None:
-        what = f"the verdict has no {source.replace('_', ' ')}"
-        raise RecordError(f"case {verdict.case_id!r}: {what}: nothing else can be calibrated")
-    return scores
 
 
 class Sample(NamedTuple):
@@ -96,9 +75,17 @@ class Sample(NamedTuple):
         return 1 / np.bincount(self.response)[self.response]
 
     def rising(self, which: Any) -> Knots:
-        """Return the rising line through some of the entries."""
-        people = self.people[self.response]
-        return rising(self.score[which], people[which], self.weight[which])
+        """Return the knots of the line through the centres of the steps of isotonic regression on some of the entries."""
+        weight, people = self.weight[which], self.people[self.response][which]
+        levels, level = np.unique(self.score[which], return_inverse=True)
+        weights = np.bincount(level, weights=weight).round(9)
+        # Means within 1e-9 are equal, in whatever order ratings and runs were summed.
+        means = (np.bincount(level, weights=weight * people) / weights).round(9)
+        fitted = scipy.optimize.isotonic_regression(means, weights=weights)
+        block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
+        heights = fitted.x[fitted.blocks[:-1]]
+        centres = np.bincount(block, weights * levels) / np.bincount(block, weights)
+        return tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist()))
 
     def errors(self, cases: int) -> JsonObject:
         """Return the calibration error before the fit and after it, of each case by a line through the other cases."""
@@ -123,51 +110,40 @@ class Calibration:
     source: str  # "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores
     # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
     knots: Knots
-    # The settings fingerprint of the judge; verdicts with other settings are refused.
-    settings: str | None
-    judged_by: Sequence[str]  # the rubrics of the judge's verdicts; those by others are refused
+    settings: str | None  # the settings fingerprint of the judge
     facts: JsonObject  # what the fit measured on the rated cases, for calibration.json
 
     @staticmethod
-    def fit(
-        verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric
-    ) -> "Calibration":
+    def fit(verdicts: Sequence[Verdict], ratings: PlacedRatings, rubric: Rubric) -> "Calibration":
         """Learn from one judge's verdicts on rated cases.
 
         Args:
-            verdicts: either all with or all without a scale. Invalid verdicts and responses without a rating are passed over;
+            verdicts: by one rubric and with the same settings. Invalid verdicts and responses without a rating are passed over;
                 all verdicts on a response together weigh one.
             ratings: on the rubric's scale; ratings of other responses are passed over.
 
         Raises:
-            RecordError: the rubric has no scale, a rating is off it or given twice, a verdict names no models, the verdicts are
-                of several judges, there are too few rated cases, or people's ratings do not depend on the verdicts.
+            RecordError: the rubric has no scale, a rating is off it or given twice, a verdict names no models, there are too
+                few rated cases, or people's ratings do not rise with the verdicts.
         """
-        table, rated = beside_people(verdicts, ratings, rubric)
-        source = "expected_scores" if table.has_expected else "scores"
-        for verdict in table.valid:
-            scores_of(verdict, source)  # refuses a verdict without these
-        sample = Sample.of(table, rated)
+        table, people = beside_people(verdicts, ratings, rubric)
+        sample = Sample.of(table, people)
         cases = len(np.unique(sample.case))
         if cases < FEWEST:
             raise _too_few(cases)
-        if len(np.unique(sample.people)) == 1:
-            raise RecordError(
-                f"every response is rated {sample.people[0]:g}: there is nothing to learn"
-            )
         knots = sample.rising(slice(None))
         if np.ptp(points_of(knots, sample.score)) < SAME:
             raise RecordError(
                 "people's ratings do not rise with what the judge gives: there is nothing to learn"
             )
         errors = sample.errors(cases)
-        rubrics = sorted({verdict.rubric for verdict in table.valid})
-        if rubrics != [rubric.name]:
-            off = f"judged by {', '.join(rubrics)}, not on this scale"
+        if table.rubric_name != rubric.name:
+            off = f"judged by {table.rubric_name}, not on this scale"
             errors["before"] = {"value": None, "reason": off}
         facts: JsonObject = {"cases": cases, "responses": len(sample.people)}
         facts |= {"ratings": sample.ratings, "calibration_error": errors}
-        return Calibration(rubric, source, knots, verdicts[0].settings, rubrics, facts)
+        source = "expected_scores" if table.has_expected else "scores"
+        return Calibration(rubric, source, knots, verdicts[0].settings, facts)
 
     @property
     def fingerprint(self) -> str:
@@ -177,27 +153,21 @@ class Calibration:
     def apply(self, verdict: Verdict, name: str) -> Verdict:
         """Return the verdict on the rubric's scale, under the judge's new name; an invalid verdict stays invalid.
 
-        Raises:
-            RecordError: the verdict is of another judge, or of other settings, than the verdicts that this was learnt from.
+        RecordError if a valid one has no scores of the kind that this was learnt from.
         """
-        where = f"case {verdict.case_id!r}: judged"
-        if verdict.settings != self.settings:
-            raise RecordError(f"{where} with other settings than the verdicts to calibrate with")
-        if verdict.valid and verdict.rubric not in self.judged_by:
-            by = ", ".join(self.judged_by)
-            raise RecordError(
-                f"{where} by {verdict.rubric}, and the verdicts to calibrate with by {by}"
-            )
         fresh = replace(  # the scores are on the judge's scale
             verdict, judge=name, rubric=self.rubric.name, settings=self.fingerprint,
             scores=None, expected_scores=None, criterion_scores=None,
         )  # fmt: skip
         if not verdict.valid:
             return fresh
-        models, scores = models_of(verdict), scores_of(verdict, self.source)
+        scores = getattr(verdict, self.source)
+        if scores is None:
+            kind = self.source.replace("_", " ")
+            raise RecordError(f"the verdict has no {kind}: nothing else can be calibrated")
         expected: list[float | None] = [None] * len(scores)
         for index in verdict.order:
-            if models[index] in verdict.empty:  # whatever was learnt of answers
+            if verdict.models[index] in verdict.empty:  # whatever was learnt of answers
                 expected[index] = float(_scale(self.rubric)[0])
             elif scores[index] is not None:
                 points = points_of(self.knots, scores[index])
@@ -228,14 +198,9 @@ def calibrate(
         RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or no case is rated, or every one.
     """
     placed = judge_verdicts(verdicts, judge)
-    for place, verdict in placed:
-        if verdict.checklist is not None:
-            raise RecordError(
-                f"{place}: a verdict on the criteria of a case, and only scores are calibrated"
-            )
     cases = [_case_of(verdict) for _, verdict in placed]
-    ratings_read = [rating for _, rating in placed_ratings(ratings, cases, rubric.better)[0]]
-    learnt_from = {rating.case_id for rating in ratings_read}
+    ratings_read, _ = placed_ratings(ratings, cases, rubric.better)
+    learnt_from = {rating.case_id for _, rating in ratings_read}
     rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
     files = f"{', '.join(verdicts)}, {ratings}"
     if not rated:
@@ -256,27 +221,30 @@ def judge_verdicts(places: Sequence[str], judge: str | None) -> list[tuple[str, 
     """Return ("file:line", verdict) of one judge, of all files and folders.
 
     Raises:
-        RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a fault of
-            `placed_verdicts`.
+        RecordError: several judges and no name, no judge of that name, verdicts by several rubrics or with several settings or
+            on the criteria of cases, or a fault of `placed_verdicts`.
     """
-    placed = [
-        (place, verdict)
-        for place, verdict in placed_verdicts(places)
-        if judge in (None, verdict.judge)
-    ]
+    placed: list[tuple[str, Verdict]] = []
+    for place, verdict in placed_verdicts(places):
+        if judge not in (None, verdict.judge):
+            continue
+        placed.append((place, verdict))
+        first = placed[0][1]
+        if verdict.judge != first.judge:
+            names = f"{first.judge}, {verdict.judge}"
+            raise RecordError(f"{place}: verdicts of {names}: choose one with --judge")
+        if (verdict.rubric, verdict.settings) != (first.rubric, first.settings):
+            others = f"the verdicts before it by {first.rubric}"
+            raise RecordError(
+                f"{place}: by {verdict.rubric}, and {others}, or with other settings: calibrate them separately"
+            )
+        if verdict.checklist is not None:
+            raise RecordError(
+                f"{place}: a verdict on the criteria of a case, and only scores are calibrated"
+            )
     if not placed:
         whom = "" if judge is None else f" of the judge {judge!r}"
         raise RecordError(f"{', '.join(places)}: no verdict{whom}")
-    names, kinds = set(), set()
-    for place, verdict in placed:
-        names.add(verdict.judge)
-        kinds.add(without_scale(verdict.rubric))
-        if len(names) > 1:
-            of_judges = ", ".join(sorted(names))
-            raise RecordError(f"{place}: verdicts of {of_judges}: choose one with --judge")
-        if len(kinds) > 1:
-            mixed = "scores together with numbers without a scale: calibrate them separately"
-            raise RecordError(f"{place}: {mixed}")
     return placed
 
 
@@ -287,50 +255,43 @@ def _scale(rubric: Rubric) -> tuple[int, int]:
 
 
 def beside_people(
-    verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric
+    verdicts: Sequence[Verdict], ratings: PlacedRatings, rubric: Rubric
 ) -> tuple[VerdictTable, People]:
     """Return verdicts as a table, and people's ratings of the responses that they are on, which must be on the scale."""
     low, high = _scale(rubric)
-    cases = {verdict.case_id: _case_of(verdict) for verdict in verdicts}
-    table = VerdictTable(Cases(list(cases.values()), "verdicts"), verdicts)
-    models = {case.id: case.models for case in table.cases.records}
-    usable = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
-    for rating in usable:
+    by_id = {verdict.case_id: _case_of(verdict) for verdict in verdicts}
+    usable = []
+    for place, rating in ratings:
+        case = by_id.get(rating.case_id)
+        if case is None or rating.model not in case.models:
+            continue
         if not low <= rating.score <= high:
-            raise RecordError(
-                f"case {rating.case_id!r}: the rating {rating.score:g} is off {rubric.name}'s "
-                f"scale {low} to {high}"
-            )
-    if len({verdict.settings for verdict in verdicts}) > 1:
-        raise RecordError(
-            "the verdicts to calibrate with are of several judges, or of one with several settings"
-        )
+            scale = f"{rubric.name}'s scale {low} to {high}"
+            raise RecordError(f"{place}: the rating {rating.score:g} is off {scale}")
+        usable.append((place, rating))
     if not usable:
         raise _too_few(0)
-    placed = (("the ratings", rating) for rating in usable)
-    return table, gather_ratings(placed, table.cases, "the ratings")
+    cases = Cases(list(by_id.values()), "verdicts")
+    return VerdictTable(cases, verdicts), gather_ratings(usable, cases, "the ratings")
 
 
 def _too_few(cases: int) -> RecordError:
     return RecordError(
-        f"{cases} rated cases with a valid verdict; a calibration needs {FEWEST} at least"
+        f"{cases} rated cases with a score of the judge; a calibration needs {FEWEST} at least"
     )
 
 
-def models_of(verdict: Verdict) -> tuple[str, ...]:
-    """Return the models of a verdict's case, in the order of its responses; RecordError if it does not record them."""
+def _case_of(verdict: Verdict) -> Case:
+    """Return what a verdict says of its case: the models, which of their responses are empty, and the question of a table.
+
+    RecordError if it does not record the models.
+    """
     if len(verdict.models) <= max(verdict.order, default=-1):
         raise RecordError(
             f"case {verdict.case_id!r}: the verdict does not name the models whose responses it "
             "is on"
         )
-    return verdict.models
-
-
-def _case_of(verdict: Verdict) -> Case:
-    """Return what a verdict says of its case: the models, which of their responses are empty, and the question of a table."""
     responses = tuple(
-        Response(model, "" if model in verdict.empty else "an answer")
-        for model in models_of(verdict)
+        Response(model, "" if model in verdict.empty else "an answer") for model in verdict.models
     )
     return Case(verdict.case_id, verdict.question or "", responses)

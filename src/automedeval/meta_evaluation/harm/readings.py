@@ -94,7 +94,11 @@ def read_harm_ratings(
                 "its.yaml"
             )
         with errors_at(place):
-            check_words(rating.rubric, rating.choices, rubric)
+            if rating.rubric != rubric.name:
+                raise RecordError(
+                    f"by {rating.rubric}, and others are by {rubric.name}: their degrees are not compared"
+                )
+            check_words(rating.choices, rubric)
             if (number, rating.annotator) in verdicts:
                 raise RecordError(
                     f"{rating.annotator!r} rated {rating.model!r} of case {case.id!r} before"

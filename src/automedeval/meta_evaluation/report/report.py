@@ -43,7 +43,7 @@ from automedeval.meta_evaluation.report.figures import figures_of, table2_of
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.versions import Judged, join_versions
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.files import EVERYTHING, SCORES, read_verdicts
+from automedeval.meta_evaluation.verdicts.files import read_verdicts
 from automedeval.meta_evaluation.verdicts.ratings import (
     People,
     files_by_kind,
@@ -269,19 +269,19 @@ def read_judged(args: ReportArguments) -> Judged:
         RecordError: a fault of the files.
     """
     if len(args.cases) == 1:
-        return _read(args, args.cases[0], args.verdicts, EVERYTHING)
+        return _read(args, args.cases[0], args.verdicts, scores_only=False)
     (old_name, old_file), (new_name, new_file) = map(named_file, args.cases)
-    old = _read(args, old_file, args.verdicts[:1], [SCORES])
-    new = _read(args, new_file, args.verdicts[1:], [SCORES])
+    old = _read(args, old_file, args.verdicts[:1])
+    new = _read(args, new_file, args.verdicts[1:])
     return join_versions(old, new, old_name, new_name)
 
 
 def _read(
-    args: ReportArguments, file: str, verdicts: Sequence[str], kinds: Sequence[str]
+    args: ReportArguments, file: str, verdicts: Sequence[str], scores_only: bool = True
 ) -> Judged:
-    """Return the cases of a file, and the verdicts on them of these kinds."""
+    """Return the cases of a file, and the verdicts on them."""
     cases = Cases.read(file, **args.judged_table(verdicts, file))
-    return Judged(cases, *read_verdicts(verdicts, cases, args.rubric, kinds, RESERVED))
+    return Judged(cases, *read_verdicts(verdicts, cases, args.rubric, scores_only, RESERVED))
 
 
 def _rating_study(

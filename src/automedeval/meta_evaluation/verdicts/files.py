@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
@@ -25,27 +24,13 @@ from automedeval.rubrics import Rubric, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES
 
 Tables = tuple[list[VerdictTable], list[str]]  # and notes
-# What verdicts give; choices count as scores.
-SCORES, CRITERIA, WORDS = EVERYTHING = ("scores", "criteria", "words")
-REFUSED = {
-    SCORES: "a verdict by {} is not on the criteria of a case",
-    CRITERIA: "a verdict on the criteria of a case; automedeval report reads these, on one file of cases",
-    WORDS: "a verdict by {} has words and no scores; automedeval report reads these",
-}
-
-
-# What a checklist holds for each criterion, beside null: the type, and in words. Numbers are from 0 to 1.
-ENTRIES: dict[str, tuple[Any, str]] = {
-    "met": (bool, "true, false or null"),
-    "met_probabilities": (int | float, "null, or a number from 0 to 1"),
-}
 
 
 def read_verdicts(
     paths: Sequence[str],
     cases: Cases,
     rubric: str | None = None,
-    kinds: Collection[str] = (SCORES,),
+    scores_only: bool = True,
     reserved: Collection[str] = (),
 ) -> Tables:
     """Return a table for every judge and rubric of the files, of its verdicts on these cases, in their order; and notes.
@@ -55,7 +40,7 @@ def read_verdicts(
     Args:
         paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
         rubric: the user's own rubric's file.
-        kinds: what the verdicts may give.
+        scores_only: whether every verdict must give scores or choices, and none criteria of a case or words.
         reserved: names that no judge may have.
 
     Raises:
@@ -63,78 +48,46 @@ def read_verdicts(
             verdict on these cases; two judges of one name; no verdict by the user's own rubric.
     """
     own = read_rubric(rubric) if rubric else None
+    rubrics: dict[str, Rubric | None] = {}
     tables: dict[str, VerdictTable] = {}
-    by_id = {case.id: case for case in cases.records}
-    notes, more, rubrics = list[str](), list(cases.notes), dict[str, Rubric | None]()
+    notes = list(cases.notes)
     for named_path in paths:
         label, path = named_file(named_path)
         file = verdicts_file(path)
         by_author: dict[tuple[str, ...], list[Verdict]] = defaultdict(list)
-        placed = placed_verdicts([file], by_id)
+        placed = placed_verdicts([file], {case.id: case for case in cases.records})
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
-                rubrics[verdict.rubric] = _rubric(verdict.rubric, own, more)
-            case, by = by_id[verdict.case_id], rubrics[verdict.rubric]
-            kind = _kind(verdict, by, case)
+                rubrics[verdict.rubric] = _rubric(verdict.rubric, own, notes)
+            case = cases.records[cases.index[verdict.case_id]]
             with errors_at(place):
-                if kind not in kinds:
-                    raise RecordError(REFUSED[kind].format(verdict.rubric))
-                _check(kind, case, verdict, by)
+                _check(case, verdict, rubrics[verdict.rubric], scores_only)
             # Half of the memory, and no figure reads it; the page shows what could not be read.
             by_author[verdict.author].append(replace(verdict, raw="") if verdict.valid else verdict)
-        rubrics_of = Counter(judge for judge, _ in by_author)
-        for (judge, by_rubric), verdicts in by_author.items():
-            name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
-            if rubrics_of[judge] > 1:
-                name = f"{name} by {by_rubric}"
-            if name in tables:
-                two = f"two judges are called {name!r}"
-                raise RecordError(f"{two}: name them with --verdicts NAME=FILE")
-            if name in reserved:
-                taken = f"a judge cannot be called {name!r} in a report"
-                raise RecordError(f"{taken}: name it with --verdicts NAME=FILE")
-            tables[name] = VerdictTable(cases, verdicts, rubrics[by_rubric], name, file)
+        for author, name in _names(label, by_author).items():
+            if name in tables or name in reserved:
+                raise RecordError(
+                    f"a judge cannot be called {name!r} here, a name that another line of the "
+                    "report has: name it with --verdicts NAME=FILE"
+                )
+            tables[name] = VerdictTable(cases, by_author[author], rubrics[author[1]], name, file)
     if own and not own.in_words and own.name not in rubrics:
         raise RecordError(f"--rubric {rubric}: no verdict was given by {own.name}")
-    return list(tables.values()), more + notes
+    return list(tables.values()), notes
 
 
-def _kind(verdict: Verdict, rubric: Rubric | None, case: Case) -> str:
-    """Return what a verdict gives; an invalid one gives it by its rubric, or by the texts that it was shown."""
-    if verdict.checklist is not None:
-        return CRITERIA
-    if rubric is not None:
-        is_checklist = rubric.mode == "checklist"
-        return CRITERIA if is_checklist else WORDS if rubric.in_words else SCORES
-    saw_criteria = verdict.case_digest == case.checklist_digest != case.digest
-    return CRITERIA if saw_criteria or verdict.rubric.startswith("checklist@") else SCORES
-
-
-def _check(kind: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
-    """Raise RecordError unless a verdict of a kind fits its case and its rubric."""
-    if kind == SCORES:
-        _check_scores(case, verdict, rubric)
-        return
-    if len(verdict.order) != 1:
-        raise RecordError(
-            f"'order' {list(verdict.order)} must name one response of case {case.id!r}"
-        )
-    if kind == CRITERIA and verdict.valid:
-        _check_checklist(case, verdict)
-    if kind == WORDS and rubric is not None:
-        check_words(verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
-
-
-def _check_checklist(case: Case, verdict: Verdict) -> None:
-    """Raise RecordError unless a verdict says of each criterion of its case whether it is met, with a probability or null."""
-    checklist = verdict.checklist or {}
-    for key, (kind, allowed) in ENTRIES.items():
-        entries = checklist.get(key)
-        if not isinstance(entries, list) or len(entries) != len(case.criteria):
-            raise RecordError(f"{key!r} has not one entry for each criterion of case {case.id!r}")
-        for entry in entries:
-            if entry is not None and not (isinstance(entry, kind) and 0 <= entry <= 1):
-                raise RecordError(f"{key!r} must hold {allowed}, not {entry!r:.40}")
+def _names(label: str, authors: Collection[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """Return what each judge and rubric of a file is called: by the label, if there is one, and by what tells it apart."""
+    rubrics_of = Counter(judge for judge, _ in authors)
+    names = {}
+    for judge, rubric in authors:
+        name = label or judge
+        if label and len(rubrics_of) > 1:
+            name = f"{label}: {judge}"
+        if rubrics_of[judge] > 1:
+            name = f"{name} by {rubric}"
+        names[judge, rubric] = name
+    return names
 
 
 def _rubric(name: str, own: Rubric | None, notes: list[str]) -> Rubric | None:
@@ -153,13 +106,47 @@ def _rubric(name: str, own: Rubric | None, notes: list[str]) -> Rubric | None:
     return None
 
 
-def check_words(name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
-    """Raise RecordError unless choices by the rubric called `name` are words of this rubric, a degree among them."""
-    if name != rubric.name:
+def _check(case: Case, verdict: Verdict, rubric: Rubric | None, scores_only: bool) -> None:
+    """Raise RecordError unless a verdict fits its case and its rubric, and gives scores or choices if it must."""
+    mode = rubric.mode if rubric else ""
+    on_criteria = verdict.checklist is not None or mode == "checklist"
+    in_words = rubric is not None and rubric.in_words
+    if not on_criteria and not in_words:
+        _check_scores(case, verdict, rubric)
+        return
+    if scores_only:
+        what = "on the criteria of a case" if on_criteria else "in words"
         raise RecordError(
-            f"by {name}, and others are by {rubric.name}: their degrees are not compared"
+            f"a verdict by {verdict.rubric} is {what}, without scores; automedeval report reads "
+            "these, on one file of cases"
         )
-    if needed and rubric.degree.name not in choices:
+    if len(verdict.order) != 1:
+        raise RecordError(
+            f"'order' {list(verdict.order)} must name one response of case {case.id!r}"
+        )
+    if not verdict.valid:
+        return
+    if on_criteria:
+        _check_checklist(case, verdict.checklist or {})
+    elif rubric is not None:
+        check_words(verdict.choices or {}, rubric)
+
+
+def _check_checklist(case: Case, checklist: Mapping[str, object]) -> None:
+    """Raise RecordError unless a checklist has a number from 0 to 1, or null, for each criterion of its case."""
+    for key in ("met", "met_probabilities"):
+        entries = checklist.get(key)
+        if not isinstance(entries, list) or len(entries) != len(case.criteria):
+            raise RecordError(f"{key!r} has not one entry for each criterion of case {case.id!r}")
+        for entry in entries:
+            if entry is not None and not (isinstance(entry, int | float) and 0 <= entry <= 1):
+                allowed = "true, false, null or a number from 0 to 1"
+                raise RecordError(f"{key!r} must hold {allowed}, not {entry!r:.40}")
+
+
+def check_words(choices: Mapping[str, str], rubric: Rubric) -> None:
+    """Raise RecordError unless choices are words of a rubric, a degree among them."""
+    if rubric.degree.name not in choices:
         raise RecordError(f"'choices' has no {rubric.degree.name!r}")
     words = {criterion.name: criterion.words for criterion in rubric.criteria}
     _check_named(choices, words, rubric.name)
