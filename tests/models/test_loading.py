@@ -1,5 +1,6 @@
 """How a checkpoint reaches its device: which one, in which number format, straight, once, and with how large batches."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tables import rows_of
 from transformers import AutoConfig
 
 from automedeval.models.arguments import ChatArguments
+from automedeval.models.checkpoints import fingerprint
 from automedeval.models.device import best_device, best_dtype, bfloat16_missing, described
 from automedeval.models.local import batch_room
 from automedeval.models.network import outline_network
@@ -106,3 +108,21 @@ def test_missing_weights_are_not_drawn_at_random(tiny_model, tmp_path):
     save_file(kept, folder / "model.safetensors")
     with pytest.raises(RecordError, match=r"3 weights are missing, such as model\.layers\.1"):
         ChatArguments(device="cpu").load(str(folder))
+
+
+def test_where_its_base_lies_is_no_part_of_an_adapter(tiny_model, tmp_path):
+    """A published adapter names its base on the Hub, the local one a folder; the base's own files count."""
+    adapter, copy = tmp_path / "adapter", tmp_path / "copy"
+    shutil.copytree(tiny_model, copy)
+    adapter.mkdir()
+    shutil.copyfile(tiny_model / "config.json", adapter / "config.json")
+
+    def told(**settings):
+        (adapter / "adapter_config.json").write_text(json.dumps(settings))
+        return fingerprint(adapter, [])
+
+    local = told(base_model_name_or_path=str(tiny_model), r=8)
+    assert told(r=8, revision="main", base_model_name_or_path=str(copy)) == local
+    assert told(base_model_name_or_path=str(tiny_model), r=16) != local
+    (copy / "config.json").write_text("{}")
+    assert told(base_model_name_or_path=str(copy), r=8) != local

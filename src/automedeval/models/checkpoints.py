@@ -15,6 +15,8 @@ HERE = Path("models")  # where models lie beside the user's cache
 DECISION = (
     "decision.json"  # how a checkpoint answers typed questions, see transformers' DecisionConfig
 )
+ADAPTER = "adapter_config.json"  # of peft, beside an adapter's weights
+PLACE_OF_BASE = ("base_model_name_or_path", "revision")
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
 FILES = ("*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt", "rubric/*")
 
@@ -101,7 +103,7 @@ def loading(model: str) -> AbstractContextManager[None]:
 
 def base_of(folder: Path) -> Path:
     """Return the folder of the weights that a checkpoint's adapter of peft changes; the checkpoint itself if it has none."""
-    file = folder / "adapter_config.json"
+    file = folder / ADAPTER
     if not file.is_file() or not (folder / "config.json").is_file():
         return folder
     config = read_json(file)
@@ -122,12 +124,17 @@ def fingerprint(folder: Path, settings: list) -> str:
 def file_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that a checkpoint's answers depend on, by name; this reads all of its weights.
 
-    Of an adapter's base the names begin with "base/".
+    Of an adapter's base the names begin with "base/"; where it lies does not count, which another machine and the Hub change.
     """
     read = (".safetensors", ".json", ".jinja", ".model")
     digests = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.suffix in read}
     base = base_of(folder)
     if base != folder:
+        settings = read_json(folder / ADAPTER)
+        for name in PLACE_OF_BASE:
+            settings.pop(name, None)
+        text = json.dumps(settings, sort_keys=True)
+        digests[ADAPTER] = hashlib.sha256(text.encode()).hexdigest()
         digests |= {f"base/{name}": content for name, content in file_digests(base).items()}
     return digests
 
