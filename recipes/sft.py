@@ -70,11 +70,11 @@ def prepare(script_args, training_args, model_args, encoder):
         max_length=max_length,
         num_proc=training_args.dataset_num_proc,
     )
+    encoder.date = run_date(Path(training_args.output_dir, "training", "record.json"))
     rows, statistics = stages.read_rows(dataset, split)
     history = read_history(folder)
     stages.check_start(name, history, dataset, splits, statistics)
     stages.check_base(folder, encoder, max_length, peft_config)
-    start.check_attention(model_args.attn_implementation)
     place, held_out = f"{dataset}, {split}", None
     rows = encode(rows, place)
     if training_args.eval_strategy != "no":
@@ -112,7 +112,6 @@ def main(script_args, training_args, model_args) -> None:
     # --- 1. Load data, and reserve the folder for this run ------------------------------------
     folder = checkpoint_folder(name)
     encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
-    encoder.date = run_date(output / "training" / "record.json")
     given = (script_args, training_args, model_args, encoder)
     rows, held_out, record = first_for_all(lambda: prepare(*given))
     training_run = Run(output, record)

@@ -3,6 +3,7 @@
 set -euo pipefail
 export PYTHONUNBUFFERED=1
 dry_run='' unverified='' number=0 absent=''
+follows='' # of several hosts: one that takes part in the trainings of the first, and does nothing else
 for word in "$@"; do
   case $word in
   --dry_run) dry_run=true ;;
@@ -29,13 +30,14 @@ step() {
     before=$word
   done
   number=$((number + 1))
+  [[ ! $follows || $name == sft ]] || return 0
   if [[ $dry_run ]]; then
     printf '\n== %d %s\n$' $number "$about"
     printf ' %q' "$@"
     echo
     return
   fi
-  log=logs/$(basename "$RUN")/$(printf %02d $number)-$name$made.log
+  log=logs/$(basename "$RUN")/$(printf %02d $number)-$name$made$follows.log
   mkdir -p "$(dirname "$log")"
   printf '== %d %s' $number "$about"
   SECONDS=0
@@ -69,7 +71,7 @@ all_there() { [[ $dry_run || ! $absent ]] || exit 1; }
 
 # due FILE WHAT COMMAND: stop with one line where people's answers are due. The program PEOPLE, if there is one, is asked first.
 due() {
-  if [[ $dry_run || -s $1 ]] || ${PEOPLE:-false} "$1"; then return; fi
+  if [[ $dry_run || $follows || -s $1 ]] || ${PEOPLE:-false} "$1"; then return; fi
   echo "$1 is due: $2. To get it: $3; then the same command goes on from here" >&2
   exit 1
 }
@@ -89,4 +91,4 @@ revised() {
   fi
 }
 # waits: whether the last step was the revision of a round, and stopped because cases wait for the jury.
-waits() { [[ ! $dry_run ]] && grep -q 'then run the same command again' "$log"; }
+waits() { [[ ! $dry_run && ! $follows ]] && grep -q 'then run the same command again' "$log"; }

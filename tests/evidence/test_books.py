@@ -70,8 +70,6 @@ def test_a_passage_is_known_by_its_content_alone(tmp_path):
     files = [written(tmp_path / name, "One.\n\nTwo.") for name in ("a.txt", "a.txt", "b.txt")]
     (first,), (again,), (of_another_book,) = map(passages, files)
     assert first.id == again.id != of_another_book.id
-    about = {"book": "a", "section": "", "page": None, "text": "One. Two.", "score": None}
-    assert first.to_dict() == {"id": first.id, **about}
 
 
 def test_json_lines_keep_book_section_and_page(tmp_path):

@@ -24,29 +24,9 @@ def test_places_are_in_order_and_lose_no_word(text):
         assert sentence.strip() == sentence
 
 
-SENTENCES = st.sampled_from(["Take one.", "Drink water!", "Call 112.", "See Dr. Li now."])
-
-
-@given(st.lists(SENTENCES, min_size=1, max_size=6))
-def test_plain_sentences_are_cut_at_their_ends(written):
-    assert sentences(" ".join(written)) == written
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     rows_of(__file__)["a text, and each sentence of it behind what stands above"],
 )
 def test_a_heading_and_the_line_above_a_list_stand_before_what_is_below(text, wanted):
     assert below(text) == wanted
-
-
-@pytest.mark.parametrize("line", ["Avoid:", "Do not take:", "## Avoid", "**Stop**"])
-def test_an_item_of_one_word_stands_below_a_line(line):
-    above = line.strip("#*: ")
-    _, *items = below(f"{line}\n- ibuprofen\n- alcohol")
-    assert items == [f"{above}: ibuprofen", f"{above}: alcohol"]
-
-
-def test_a_row_of_a_table_stands_below_its_head():
-    rows = "| do | do not |\n|---|---|\n| Take 400 mg. | Take 800 mg. |\n\nRest."
-    assert [span.above for span in spans(rows)][-2:] == ["do | do not", ""]

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -17,7 +17,7 @@ from doubles.tiny_dataset import build_instructions, changed, logged, losses
 from doubles.tiny_model import build_tiny_model
 from factories import read_json, write
 from filelock import FileLock
-from programs import ROOT, flags, torch_extensions
+from programs import ROOT, flags, free_port, torch_extensions
 from safetensors.torch import load_file
 from tables import rows_of
 from transformers import AutoModelForCausalLM
@@ -83,13 +83,14 @@ def start(
     log: Path,
     limit: Callable[[], None] | None = None,
     machine: str = "zero3_cpu",
+    options: Sequence[object] = (),
     **environment: str,
 ) -> subprocess.Popen:
-    """Start `accelerate launch` on a machine's description; what it prints goes to a file."""
+    """Start `accelerate launch` on a machine's description with more options; what it prints goes to a file."""
     datasets = str(log.parent / "datasets")
     environment |= {"OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": datasets}
     file = f"accelerate_configs/{machine}.yaml"
-    command = [BINARIES / "accelerate", "launch", "--config_file", file, *recipe]
+    command = [BINARIES / "accelerate", "launch", "--config_file", file, *options, *recipe]
     with open(log, "wb") as stream:
         return subprocess.Popen(
             list(map(str, command)),
@@ -199,6 +200,23 @@ def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted):
     assert "holds another run: launcher was 'ZeRO-3', now None" in str(refused)
     assert f"resuming from {output}/checkpoint-4" in ran(recipe, output)
     assert losses(output) == losses(uninterrupted[0])  # exactly
+    weights, whole = (place / "model.safetensors" for place in (output, uninterrupted[0]))
+    assert weights.read_bytes() == whole.read_bytes()
+
+
+def test_two_hosts_train_what_two_processes_of_one_do(folder, uninterrupted):
+    """The second starts first, and waits; whether the run is finished it is told by the first."""
+    output, port = folder / "hosts", free_port()
+    for _ in range(2):
+        hosts = []
+        for rank in (1, 0):
+            options = ROWS["two hosts"] | {"machine_rank": rank, "main_process_port": port}
+            log = folder / f"host{rank}.log"
+            recipe = small(folder, output)
+            hosts.append(start(recipe, log, machine="zero3_multinode", options=flags(**options)))
+            time.sleep(5 * rank)
+        assert [host.wait(TIMEOUT) for host in hosts] == [0, 0], log.read_text()[-3000:]
+    assert "this run is finished already" in log.read_text()
     weights, whole = (place / "model.safetensors" for place in (output, uninterrupted[0]))
     assert weights.read_bytes() == whole.read_bytes()
 

@@ -175,6 +175,17 @@ def test_fewer_gpus_keep_the_rows_of_an_update():
     assert (done.returncode, done.stderr) == (1, "GPUS=3: must divide 64\n")
 
 
+def test_of_two_hosts_the_second_takes_part_in_the_trainings_alone():
+    """Each host starts the same trainings, told apart by their ports; accelerate brings the hosts together."""
+    hosts = {"NUM_MACHINES": "2", "MAIN_PROCESS_IP": "10.0.0.1"}
+    first, second = dry_run("paper", **hosts), dry_run("paper", MACHINE_RANK="1", **hosts)
+    assert steps(first) == STEPS["paper"]
+    trained, told = of(first, "sft"), list(map(arguments, second))
+    assert [run | {"machine_rank": "0"} for run in told] == trained
+    assert {run["machine_rank"] for run in told} == {"1"}
+    assert len({run["main_process_port"] for run in told}) == 5
+
+
 def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs():
     done = script("paper")
     assert done.returncode == 1

@@ -7,9 +7,20 @@ stages=(stage1 stage2 stage3)  # what each stage of the curriculum trains on (Ta
 suffix= own= books=            # a variant's -NAME after all that it makes, and its arguments of training and of discussions
 
 # --- the machine: eight GPUs of 80 GB, or GPUS of them. An update has the paper's 128 rows on any number that divides 64.
-GPUS=${GPUS:-8}
-launch=${LAUNCH:-accelerate launch --num_processes $GPUS}
-train=${TRAIN:-accelerate launch --config_file ${ZERO3:-accelerate_configs/zero3.yaml} --num_processes $GPUS}
+# Several hosts, which see the same files: the same command on each at about the same time, with what accelerate calls NUM_MACHINES,
+# MACHINE_RANK and MAIN_PROCESS_IP, and GPUS of all together. The first one, of rank 0, does every step. The others wait for its
+# trainings, and take part in them: what is trained next, whether it is finished, and from where it goes on, the first one tells them.
+NUM_MACHINES=${NUM_MACHINES:-1} MACHINE_RANK=${MACHINE_RANK:-0}
+GPUS=${GPUS:-$((8 * NUM_MACHINES))}
+launch=${LAUNCH:-accelerate launch --num_processes $((GPUS / NUM_MACHINES))}
+machine=zero3 hosts='' trainings=0
+if [ "$NUM_MACHINES" != 1 ]; then
+  machine=zero3_multinode
+  hosts="--num_machines $NUM_MACHINES --machine_rank $MACHINE_RANK --main_process_ip ${MAIN_PROCESS_IP:?is the address of the first host}"
+  hosts+=" --rdzv_conf timeout=2000000" # seconds to wait for the first host, which may wait for people
+  [ "$MACHINE_RANK" = 0 ] || follows=-host$MACHINE_RANK
+fi
+train=${TRAIN:-accelerate launch --config_file ${ZERO3:-accelerate_configs/$machine.yaml} --num_processes $GPUS}
 rows=
 [ "$GPUS" = 8 ] || rows="--gradient_accumulation_steps $((64 / GPUS))"
 [ $((64 % GPUS)) = 0 ] || { echo "GPUS=$GPUS: must divide 64" >&2; exit 1; }
@@ -18,10 +29,12 @@ rows=
 thrice="--runs 3 --temperature 0.5" # Paper: "We run models three times and report the average results"; no temperature
 judge() { step "$1 judges the test cases" $launch recipes/judge.py --config $RUN/judge.yaml --judge "$1" $thrice "${@:2}"; }
 
-# train ABOUT CHECKPOINT FROM DATASET SPLIT: one stage, one round, or one ablation.
+# train ABOUT CHECKPOINT FROM DATASET SPLIT: one stage, one round, or one ablation. Of several hosts each training has a port of its own,
+# so that none meets the one before.
 train() {
-  step "training: $1" $train recipes/sft.py --config $RUN/$config --model_name_or_path "$3" --dataset_name "$4" \
-    --dataset_train_split "$5" --output_dir checkpoints/wikidoc-"$2" $rows $own
+  trainings=$((trainings + 1))
+  step "training: $1" $train ${hosts:+$hosts --main_process_port $((29500 + trainings))} recipes/sft.py --config $RUN/$config \
+    --model_name_or_path "$3" --dataset_name "$4" --dataset_train_split "$5" --output_dir checkpoints/wikidoc-"$2" $rows $own
 }
 # tested ABOUT CHECKPOINT NAME FROM DATASET SPLIT: train, and let the checkpoint judge the test cases.
 tested() {
@@ -43,11 +56,11 @@ rounds() {
   local from=checkpoints/wikidoc-$1 judge=$2 rows_of=$data round folder judged jury
   for round in 1 2; do
     folder=instructions/wikidoc-round$round$suffix judged=verdicts/${from##*/}-train jury=$folder.discussion/annotate.yaml
-    estimate $round "$rows_of"
+    [[ $follows ]] || estimate $round "$rows_of"
     judge_for_mistakes
     step "its mistakes are discussed" python recipes/introspect_discuss.py --config $RUN/discuss.yaml --dataset "$rows_of" \
       --verdicts "$judged" --output "$folder" $books
-    [[ $dry_run || -e $jury ]] || sed "s/round1/round$round$suffix/" $RUN/annotate_jury.yaml >"$jury"
+    [[ $dry_run || $follows || -e $jury ]] || sed "s/round1/round$round$suffix/" $RUN/annotate_jury.yaml >"$jury"
     revised "$folder" "$jury" python recipes/introspect_revise.py --dataset "$rows_of" --cases $wikidoc --output "$folder" \
       --training $RUN/sft.yaml # rows too long for it are dropped
     tested "round $round" round$round$suffix introspection$round$suffix "$from" "$folder" train

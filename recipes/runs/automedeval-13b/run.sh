@@ -6,6 +6,7 @@
 #   bash recipes/runs/automedeval-13b/run.sh --unverified    without the physicians of section 3.1; cards and counts say so
 #   RUN=FOLDER bash recipes/runs/automedeval-13b/run.sh    takes the YAMLs of a copy of this folder
 #   GPUS=4 ZERO3=accelerate_configs/zero3_offload.yaml bash recipes/runs/automedeval-13b/run.sh
+#   NUM_MACHINES=2 MACHINE_RANK=0 MAIN_PROCESS_IP=HOST bash recipes/runs/automedeval-13b/run.sh    two hosts of eight, see method.sh
 cd "$(dirname "$0")/../../.."
 RUN=${RUN:-recipes/runs/automedeval-13b}
 . recipes/runs/steps.sh
@@ -132,4 +133,4 @@ step "it is put on the raters' scale by them" automedeval calibrate --verdicts v
   --judge likelihood:"${base#models/}" --ratings ratings/calibration/ratings.jsonl --rubric automedeval --output verdicts/wikidoc-calibrated
 
 step "the paper's counts beside these" python recipes/counts.py --paper $RUN/counts.yaml
-[[ $dry_run ]] || cat reports/counts.md
+[[ $dry_run || $follows ]] || cat reports/counts.md

@@ -70,6 +70,7 @@ case $name in
     ;;
   lora | run[2-9])
     if [ "$name" = lora ]; then
+      [ "$NUM_MACHINES" = 1 ] || { echo "lora: takes one GPU of one host" >&2; exit 1; }
       train="${TRAIN:-accelerate launch --config_file accelerate_configs/single.yaml}" rows= config=lora.yaml
     else
       own="--seed $((${name#run} - 1))"

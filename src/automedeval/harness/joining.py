@@ -1,7 +1,7 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from automedeval.harness.logs import NO_FIT, Answers, is_log, read_log
@@ -75,36 +75,20 @@ def join_logs(
     places: dict[str, Place] = {}  # of the ids
     notes: list[str] = []
     for model, log in logs.items():
-        placed: list[tuple[Place, Case]] = []
-        texts: dict[Place, set[str]] = defaultdict(set)
-        for answer in _with_questions(log, args.question_pattern):
-            key = key_of(answer.question)
-            epoch = answer.responses[0].extra.get("harness_epoch", 1)
-            place = (key, epoch, answer.id if key in several else "")
-            placed.append((place, answer))
-            texts[place].add(answer.responses[0].text)
-        answers = []
-        for place, answer in placed:
-            if len(texts[place]) > 1:  # which of them answers the other logs' is not known
-                log.left_out["the question has several answers, and no id"] += 1
-                continue
-            of_case = joined.setdefault(place, {})
-            if model in of_case:
-                log.left_out["the question is in the log before"] += 1
-                continue
+        answers = _answers_by_place(log, several, args.question_pattern)
+        for place, answer in answers.items():
             if answer.id and places.setdefault(answer.id, place) != place:
                 what = f"the id {answer.id!r} has different questions in these tables"
                 raise RecordError(f"{what}: make them one, or leave the ids out")
-            of_case[model] = answer
-            answers.append(answer)
-        notes += _told_of(log, model, answers)
+            joined.setdefault(place, {})[model] = answer
+        notes += _told_of(log, model, list(answers.values()))
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
     if len(logs) > 1:
         full = sum(len(of_case) == len(logs) for of_case in joined.values())
         notes.append(f"{len(joined)} cases, {full} with an answer of all {len(logs)} models")
     differ: Counter[str] = Counter()
-    cases = [_case(key, epoch, answers, differ) for (key, epoch, _), answers in joined.items()]
+    cases = [_case(place, answers, differ) for place, answers in joined.items()]
     for name, count in differ.items():
         notes.append(f"{count} cases differ in {name!r} between the files: the first is taken")
     return cases, notes
@@ -136,8 +120,12 @@ def _asked_again(logs: Iterable[Answers]) -> set[str]:
     return several
 
 
-def _with_questions(log: Answers, pattern: str | None) -> Iterator[Case]:
-    """Yield the answers of a log with the question that is in their prompt; those without one are left out, and counted."""
+def _answers_by_place(log: Answers, several: set[str], pattern: str | None) -> dict[Place, Case]:
+    """Return the answer of a log to each question that is in its prompts; those that are left out are counted.
+
+    `several` are the questions whose cases are told apart by their ids.
+    """
+    answers: dict[Place, list[Case]] = defaultdict(list)
     for answer in log.answers:
         if pattern is None:
             refuse_template(answer.question, f"{log.file}: a prompt", "--question_pattern")
@@ -147,7 +135,19 @@ def _with_questions(log: Answers, pattern: str | None) -> Iterator[Case]:
         elif is_blank(question):
             log.left_out["the question has no text"] += 1
         else:
-            yield replace(answer, question=question)
+            key = key_of(question)
+            epoch = answer.responses[0].extra.get("harness_epoch", 1)
+            place = (key, epoch, answer.id if key in several else "")
+            answers[place].append(replace(answer, question=question))
+    taken = {}
+    for place, (first, *others) in answers.items():
+        text = first.responses[0].text
+        if all(other.responses[0].text == text for other in others):
+            log.left_out["the question is in the log before"] += len(others)
+            taken[place] = first
+        else:  # which of them answers the other logs' is not known
+            log.left_out["the question has several answers, and no id"] += 1 + len(others)
+    return taken
 
 
 def _told_of(log: Answers, model: str, answers: Sequence[Case]) -> list[str]:
@@ -156,19 +156,19 @@ def _told_of(log: Answers, model: str, answers: Sequence[Case]) -> list[str]:
     line = f"{len(answers)} answers of {model}"
     if referred < len(answers):
         line += f", {referred} with a reference"
-    for reason, count in sorted(log.left_out.items()):
+    for reason, count in sorted((+log.left_out).items()):
         line += f"; left out: {count} ({reason})"
-    lines = [line, *(f"{count} {what}" for what, count in log.notes.items() if count)]
-    return [f"{log.file}: {line}" for line in filter(None, [*lines, log.remark])]
+    lines = [line, *(f"{count} {what}" for what, count in (+log.notes).items())]
+    if log.remark:
+        lines.append(log.remark)
+    return [f"{log.file}: {line}" for line in lines]
 
 
-def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str]) -> Case:
+def _case(place: Place, answers: Mapping[str, Case], differ: Counter[str]) -> Case:
     """Return the case of the answers of some models to a question; count the keys in which they differ."""
     about: JsonObject = {}
     others = set()  # the keys with several values
-    responses = []
-    for model, answer in answers.items():
-        responses.append(replace(answer.responses[0], model=model))
+    for answer in answers.values():
         facts = {
             "id": answer.id,
             "question": " ".join(question_text(answer.question).split()),
@@ -183,14 +183,16 @@ def _case(key: str, epoch: int, answers: Mapping[str, Case], differ: Counter[str
     if "row" in others:  # of tables in different orders
         del about["row"]
     differ.update(sorted(others - {"row", "id"}))
+    key, epoch, _ = place
     name = about.pop("id", digest(key))
+    about.pop("question", None)
     first, *_ = answers.values()
     return Case(
         name if epoch == 1 else f"{name}/epoch-{epoch}",
         first.question,
-        tuple(responses),
+        tuple(replace(answer.responses[0], model=model) for model, answer in answers.items()),
         about.pop("reference", None),
         about.pop("topic", None),
-        {name: value for name, value in about.items() if name not in ("question", "criteria")},
-        about.get("criteria", ()),
+        criteria=about.pop("criteria", ()),
+        extra=about,
     )

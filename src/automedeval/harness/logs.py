@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.harness.questions import (
-    Question,
     question_of,
     reference_of,
     shows_more,
@@ -42,6 +41,20 @@ NO_TEXT = "not a generated text"
 STATE = "scenario_state.json"  # of a run of HELM
 
 
+@dataclass(frozen=True)
+class Sample:
+    """What a log has of one answer. Its target is `written` if `str` made a text of it."""
+
+    name: Any
+    prompt: Any
+    text: str
+    target: Any
+    written: bool = False
+    epoch: int = 1  # from 1, if a question is asked several times
+    further: int = 0  # answers to the same prompt
+    has_more: bool = False  # that is no text
+
+
 @dataclass
 class Answers:
     """The answers of one log, or of a table of one version: a case with one response for each, whose model has no name yet."""
@@ -49,48 +62,43 @@ class Answers:
     file: str
     model: str | None  # None where the log has no name of it
     answers: list[Case] = field(default_factory=list)
-    left_out: Counter = field(
-        default_factory=Counter
-    )  # reason → number of records that give no answer
-    notes: Counter = field(default_factory=Counter)  # what else is to be told → of how many
+    left_out: Counter[str] = field(default_factory=Counter)  # reason → number of records
+    notes: Counter[str] = field(default_factory=Counter)  # what else is to be told → of how many
     remark: str | None = None  # that the run did not end well, and its log may lack samples
 
-    def read(self, what: str, records: Iterable[Any], answer: "Reader") -> "Answers":
-        """Add what `answer` makes of each record, an answer or the reason why there is none; errors call them `what`."""
+    def read(self, what: str, records: Iterable[Any], reader: "Reader") -> "Answers":
+        """Add what a reader makes of each record, a sample or the reason why there is none; errors call them `what`."""
         for number, record in enumerate(records, 1):
-            read = answer(self, record, f"{self.file}, {what} {number}")
-            if isinstance(read, Case):
-                self.answers.append(read)
+            place = f"{self.file}, {what} {number}"
+            sample = reader(record, place)
+            answer = self._answer(sample, place) if isinstance(sample, Sample) else sample
+            if isinstance(answer, Case):
+                self.answers.append(answer)
             else:
-                self.left_out[read] += 1
+                self.left_out[answer] += 1
         return self
 
-    def reference(self, target: Any, written: bool = False) -> str | None:
-        """Return the reference of a target, see `reference_of`; None where it cannot be told, which is counted."""
+    def _answer(self, sample: Sample, place: str) -> Case | str:
+        """Return the answer of a sample, or why it is none; count what else is to be told."""
+        question = question_of(sample.prompt, place)
+        self.notes[FURTHER] += sample.further
+        self.notes[MORE] += sample.has_more or shows_more(sample.prompt)
+        reference = None
         try:
-            return reference_of(target, written)
+            reference = reference_of(sample.target, sample.written)
         except RecordError:
             self.notes[NO_REFERENCE] += 1
-            return None
+        if not isinstance(sample.text, str):
+            return NO_TEXT
+        if is_choice(reference):
+            return MULTIPLE_CHOICE
+        if is_failure(sample.text):
+            return "an error in place of an answer"
+        about = {"harness_id": str(sample.name), "harness_epoch": sample.epoch}
+        return Case("", question, (Response("", sample.text, about),), reference)
 
 
-Reader = Callable[[Answers, Any, str], Case | str]
-
-
-def _answer(
-    name: Any, question: Question, text: str, reference: str | None, epoch: int = 1
-) -> Case | str:
-    """Return an answer by its name in the log; `epoch` is from 1, if a question is asked several times."""
-    if is_choice(reference):
-        return MULTIPLE_CHOICE
-    if is_failure(text):
-        return "an error in place of an answer"
-    return Case(
-        "",
-        question,
-        (Response("", text, {"harness_id": str(name), "harness_epoch": epoch}),),
-        reference,
-    )
+Reader = Callable[[Any, str], Sample | str]
 
 
 def is_log(path: str) -> bool:
@@ -98,13 +106,11 @@ def is_log(path: str) -> bool:
     file = Path(path)
     if file.is_dir():
         return (file / STATE).is_file()
-    if file.suffix == ".eval":
-        return True
     if file.suffix not in (".json", ".jsonl"):
-        return False
+        return file.suffix == ".eval"
+    is_whole = file.suffix == ".json"
     try:
         with open(file, encoding="utf-8") as stream:
-            is_whole = file.suffix == ".json"
             first = stream.read() if is_whole else next(filter(str.strip, stream), "")
         content = parse_json(first, others=True)
     except (OSError, ValueError):
@@ -124,7 +130,8 @@ def read_log(path: str) -> Answers:
         lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
         filters = [_find(str, line, "filter") for line in lines]
         first = [line for line, name in zip(lines, filters) if name == filters[0]]
-        log = Answers(path, None, left_out=+Counter({FILTERED: len(lines) - len(first)}))
+        log = Answers(path, None)
+        log.left_out[FILTERED] = len(lines) - len(first)
         return log.read("record", first, _lm_eval)
     content = _parsed(text, path)
     if "request_states" not in content:
@@ -164,7 +171,7 @@ def _is_chat_in_text(prompt: Any) -> bool:
     return isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
 
 
-def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
+def _lm_eval(line: Any, place: str) -> Sample | str:
     request = _get(line, place, "arguments", "gen_args_0")
     prompt = _get(request, place, "arg_0")
     texts = _find(list, line, "resps", 0)
@@ -173,11 +180,15 @@ def _lm_eval(log: Answers, line: Any, place: str) -> Case | str:
         return NO_TEXT
     if _is_chat_in_text(prompt):
         prompt = _parsed(prompt[0], place)
-    question = question_of(prompt, place)
-    log.notes[FURTHER] += len(texts) - 1
-    log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-    reference = log.reference(line.get("target"), written=True)
-    return _answer(_get(line, place, "doc_id"), question, texts[0], reference)
+    return Sample(
+        _get(line, place, "doc_id"),
+        prompt,
+        texts[0],
+        line.get("target"),
+        written=True,
+        further=len(texts) - 1,
+        has_more="arg_2" in request,
+    )
 
 
 def _read_eval(path: str) -> JsonObject:
@@ -199,32 +210,27 @@ def _inspect(path: str, content: JsonObject) -> Answers:
     return log.read("sample", samples, _inspect_sample)
 
 
-def _inspect_sample(log: Answers, sample: Any, place: str) -> Case | str:
+def _inspect_sample(sample: Any, place: str) -> Sample | str:
     prompt = _get(sample, place, "input")
     if _find(list, sample, "choices"):
         return MULTIPLE_CHOICE
-    text = None if sample.get("error") else _text_of_sample(sample, place)
-    if text is None or sample.get("invalidation"):
-        return "no answer" if text is None else "marked as invalid"
-    question = question_of(prompt, place)
-    further = len(_find(list, sample, "output", "choices")) - 1
-    log.notes[FURTHER] += max(further, 0)
-    log.notes[MORE] += shows_more(prompt)
-    reference = log.reference(sample.get("target"))
-    epoch = _find(int, sample, "epoch") or 1
-    return _answer(_get(sample, place, "id"), question, text, reference, epoch)
-
-
-def _text_of_sample(sample: Any, place: str) -> str | None:
-    """Return the answer that inspect_ai's own scorers read; None if there is none."""
-    text = _find(str, sample, "output", "completion")  # solvers may have changed it
     choices = _find(list, sample, "output", "choices")
-    if text or not choices:
-        return text or None
-    return text_of(_get(choices, place, 0, "message", "content"))
+    text = _find(str, sample, "output", "completion")  # solvers may have changed it
+    if sample.get("error") or not (text or choices):
+        return "no answer"
+    if sample.get("invalidation"):
+        return "marked as invalid"
+    return Sample(
+        _get(sample, place, "id"),
+        prompt,
+        text or text_of(_get(choices, place, 0, "message", "content")),
+        sample.get("target"),
+        epoch=_find(int, sample, "epoch") or 1,
+        further=max(len(choices) - 1, 0),
+    )
 
 
-def _helm(log: Answers, request: Any, place: str) -> Case | str:
+def _helm(request: Any, place: str) -> Sample | str:
     instance = _get(request, place, "instance")
     completions = _find(list, request, "result", "completions")
     if request.get("train_trial_index", 0) > 0:
@@ -237,14 +243,15 @@ def _helm(log: Answers, request: Any, place: str) -> Case | str:
         return "no answer"
     if _find(dict, request, "output_mapping"):  # letter → the text of a choice
         return MULTIPLE_CHOICE
-    text = _get(completions, place, 0, "text")
-    prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
     correct = []
     for reference in _find(list, instance, "references"):
         if "correct" in _find(list, reference, "tags"):
             correct.append(_find(str, reference, "output", "text"))
-    log.notes[FURTHER] += len(completions) - 1
-    log.notes[MORE] += "multimedia_content" in instance["input"]
-    return _answer(
-        _get(instance, place, "id"), question_of(prompt, place), text, reference_of(correct)
+    return Sample(
+        _get(instance, place, "id"),
+        _find(list, instance, "input", "messages") or _get(instance, place, "input", "text"),
+        _get(completions, place, 0, "text"),
+        correct,
+        further=len(completions) - 1,
+        has_more="multimedia_content" in instance["input"],
     )

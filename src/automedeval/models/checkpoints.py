@@ -124,7 +124,7 @@ def fingerprint(folder: Path, settings: list) -> str:
 def file_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that a checkpoint's answers depend on, by name; this reads all of its weights.
 
-    Of an adapter's base the names begin with "base/"; where it lies does not count, which another machine and the Hub change.
+    Of an adapter's base the names begin with "base/"; where that lies does not count.
     """
     read = (".safetensors", ".json", ".jinja", ".model")
     digests = {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.suffix in read}

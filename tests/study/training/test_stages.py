@@ -248,13 +248,11 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run, monkeypatch):
     )
     own = ["--chat_template_path", "none"]  # takes back that of the YAML
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given, *own])
-    script, ours, *_ = parse_run(make_parser())
+    _, ours, *_ = parse_run(make_parser())
     assert ours.chat_template_path is None
     assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
     assert model.model_name_or_path == read(run)["model_name_or_path"]
-    assert script.dataset_name
     assert training.max_length == 2048
-    assert not training.trust_remote_code
 
 
 def test_the_13b_runs_have_the_numbers_of_the_paper():

@@ -4,6 +4,7 @@ The folder has `training/record.json`, beside the Trainer's own losses: `identit
 and `finished` is true once they are complete. Of a judge's checkpoint `history` lists every stage since the base model.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -25,9 +26,8 @@ from automedeval.records.package_data import packaged
 # File in a checkpoint folder after every process has written its part, with the seconds of training until then.
 WHOLE = "whole"
 # TRL's arguments that determine the weights, together with the rows and the start. A run is resumed only if all are unchanged.
-DECISIVE = tuple(
-    name for names in packaged("study/training", "arguments")["decisive"].values() for name in names
-)
+_ARGUMENTS = packaged("study/training", "arguments")
+DECISIVE = tuple(itertools.chain.from_iterable(_ARGUMENTS["decisive"].values()))
 T = TypeVar("T")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.checkpoints import Stage, base_of
+from automedeval.models.checkpoints import ADAPTER, Stage, base_of
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, errors_at, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_rows
@@ -63,7 +63,7 @@ def check_base(
     from transformers import AutoConfig, GenerationConfig  # slow to import
 
     if base_of(start) != start:
-        there = read_json(start / "adapter_config.json")
+        there = read_json(start / ADAPTER)
         rank, scale = there["r"], there["lora_alpha"]
         if adapter is None or (adapter.r, adapter.lora_alpha) != (rank, scale):
             raise RecordError(
