@@ -113,7 +113,7 @@ def test_missing_weights_are_not_drawn_at_random(tiny_model, tmp_path):
 def test_where_its_base_lies_is_no_part_of_an_adapter(tiny_model, tmp_path):
     """A published adapter names its base on the Hub, the local one a folder."""
     (tmp_path / "base").symlink_to(tiny_model)
-    shutil.copyfile(tiny_model / "config.json", tmp_path / "config.json")
+    (tmp_path / "config.json").touch()
 
     def told(**settings):
         (tmp_path / "adapter_config.json").write_text(json.dumps(settings))

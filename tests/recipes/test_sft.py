@@ -77,7 +77,6 @@ def test_a_run_leaves_weights_card_and_record(stage1, tiny_model, instructions):
     assert (record["identity"]["bf16"], record["arguments"]["learning_rate"]) == (False, 1e-4)
     assert record["identity"]["launcher"] is None
     assert record["versions"]["trl"]
-    assert record["seconds"] > 0
     assert words.startswith("computes in float32, weights in float32")
     (stage,) = read_history(output)
     fingerprint = read_json(instructions / "statistics.json")["fingerprint"]

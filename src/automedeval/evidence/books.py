@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,10 +79,6 @@ class Piece(NamedTuple):
     text: str
     size: int
 
-    @property
-    def section(self) -> tuple[str | None, str]:
-        return self.block.book, self.block.section
-
 
 @dataclass
 class Book:
@@ -155,16 +150,13 @@ class Book:
             placed += [(block, text) for text in sentences(block.text)]
         pieces = []
         for (block, text), size in zip(placed, count([text for _, text in placed])):
-            if size <= tokens:
-                pieces.append(Piece(block, text, size))
-            else:
-                pieces += [Piece(block, *part) for part in _cut(text, count, tokens)]
+            piece = Piece(block, text, size)
+            pieces += [piece] if size <= tokens else _cut(piece, count, tokens)
         passages = []
-        for (book, section), run in groupby(pieces, attrgetter("section")):
+        for (book, section), run in groupby(pieces, _section):
             for passage in _pack(run, tokens, overlap):
-                text = " ".join(piece.text for piece in passage)
                 page = passage[0].block.page
-                passages.append(Passage.of(book or self.file.stem, section, page, text))
+                passages.append(Passage.of(book or self.file.stem, section, page, _text(passage)))
         return passages
 
 
@@ -278,25 +270,18 @@ def _markdown_blocks(text: str) -> Iterator[Block]:
 
 
 def _cut(
-    sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int
-) -> Iterator[tuple[str, int]]:
-    """Cut a sentence between words, and a word that is too long between characters; yield (text, tokens) pairs."""
-    pieces: list[str] = []
-    words = sentence.split()
+    sentence: Piece, count: Callable[[Sequence[str]], list[int]], tokens: int
+) -> Iterator[Piece]:
+    """Cut a sentence between words, and a word that is too long between characters."""
+    parts: list[str] = []
+    words = sentence.text.split()
     for word, size in zip(words, count(words)):
-        # One character may be several tokens, so a piece of one character can still be too long.
+        # One character may be several tokens, so a part of one character can still be too long.
         step = len(word) if size <= tokens else max(1, tokens // 4)
-        pieces += [word[at : at + step] for at in range(0, len(word), step)]
-    part: list[str] = []
-    total = 0
-    for piece, size in zip(pieces, count(pieces)):
-        if part and total + size > tokens:
-            yield " ".join(part), total
-            part, total = [], 0
-        part.append(piece)
-        total += size
-    if part:
-        yield " ".join(part), total
+        parts += [word[at : at + step] for at in range(0, len(word), step)]
+    pieces = [Piece(sentence.block, part, size) for part, size in zip(parts, count(parts))]
+    for run in _pack(pieces, tokens, 0):
+        yield Piece(sentence.block, _text(run), _size(run))
 
 
 def _pack(run: Iterable[Piece], tokens: int, overlap: int) -> Iterator[list[Piece]]:
@@ -306,7 +291,7 @@ def _pack(run: Iterable[Piece], tokens: int, overlap: int) -> Iterator[list[Piec
         if passage and _size(passage) + sentence.size > tokens:
             yield passage
             room = min(overlap, tokens - sentence.size)
-            passage = passage[1:][-2:]
+            passage = passage[1:][-2:] if overlap else []
             while passage and _size(passage) > room:
                 passage = passage[1:]
         passage.append(sentence)
@@ -314,5 +299,13 @@ def _pack(run: Iterable[Piece], tokens: int, overlap: int) -> Iterator[list[Piec
         yield passage
 
 
+def _section(piece: Piece) -> tuple[str | None, str]:
+    return piece.block.book, piece.block.section
+
+
 def _size(pieces: Sequence[Piece]) -> int:
     return sum(piece.size for piece in pieces)
+
+
+def _text(pieces: Sequence[Piece]) -> str:
+    return " ".join(piece.text for piece in pieces)

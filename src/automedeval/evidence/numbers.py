@@ -5,6 +5,7 @@ numbers of its kind. Words are not read, but for those that forbid: the numbers 
 sides. A mark is a place to look at, and no finding: it says nothing of what the numbers are of.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -58,21 +59,24 @@ class Difference(NamedTuple):
     source: int
 
 
-def _named(table: dict[str, dict[str, float]]) -> list[tuple[re.Pattern, str, float]]:
-    """Return the pattern of every unit, its kind and its factor."""
-    named = []
+def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]]:
+    """Return the kind and the factor of every unit, by its name and its plural."""
+    meanings = {}
     for kind, units in table.items():
-        for unit, factor in units.items():
-            named.append((re.compile(f"{unit}s?", re.I), kind, factor))
-    return named
+        for pattern, factor in units.items():
+            unit = pattern.partition("(")[0]
+            meanings[unit] = meanings[f"{unit}s"] = kind, factor
+    return meanings
 
 
-_UNITS, _PER = _named(_KNOWN["units"]), _named(_KNOWN["per"])
-_PERIODS = _named({"": _KNOWN["periods"], "adverb": _KNOWN["adverbs"]})
-_WORDS = _named({"": _KNOWN["numbers"] | _KNOWN["times"]})
+_UNITS, _PER = _meanings(_KNOWN["units"]), _meanings(_KNOWN["per"])
+_PERIODS = _meanings({"": _KNOWN["periods"] | _KNOWN["adverbs"]})
+_WORDS = _KNOWN["numbers"] | _KNOWN["times"]
+# Letters that a pattern takes for those of English, the Greek µ and the sign.
+_ALIKE = str.maketrans("μıİſK", "µiIsK")
 _WORD_LISTS = {name: words for name, words in _KNOWN.items() if name not in ("units", "per")} | {
-    "unit": [unit for units in _KNOWN["units"].values() for unit in units],
-    "per": [unit for units in _KNOWN["per"].values() for unit in units],
+    "unit": itertools.chain(*_KNOWN["units"].values()),
+    "per": itertools.chain(*_KNOWN["per"].values()),
     "tens": [word for word, value in _KNOWN["numbers"].items() if value >= 20],
     "ones": [word for word, value in _KNOWN["numbers"].items() if value in range(1, 10)],
 }
@@ -144,7 +148,7 @@ def _factor(value: float, allowed: Number, is_least: bool) -> float:
 @lru_cache(4096)  # a reference is read beside every answer
 def numbers(text: str) -> tuple[Number, ...]:
     """Return the numbers of a text, but for those of sentences and lists that forbid."""
-    text = text.replace("μ", "µ")  # the Greek letter and the sign
+    text = text.translate(_ALIKE)
     read: list[Number] = []
     for span in spans(text):
         if not forbids(f"{span.above}: {text[span.start : span.end]}"):
@@ -162,22 +166,22 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
     """Yield the numbers of a sentence: first how often, since "every 2 days" is no duration."""
     if not _READ["any"].search(sentence):
         return
-    rest = sentence  # what was read is struck out
+    rest = sentence
     for form in _FORMS:
-        for match in list(_READ[form].finditer(rest)):
-            start, end = match.span()
-            before, behind = sentence[:start], sentence[end:]
-            rest = rest[:start] + "\0" * (end - start) + rest[end:]
-            is_limit = bool(_READ["limit_before"].search(before))
-            is_limit = is_limit or bool(_READ["limit_after"].match(behind))
+        matches = list(_READ[form].finditer(rest))
+        rest = _READ[form].sub(lambda match: "\0" * len(match[0]), rest)  # struck out
+        for match in matches:
+            before, behind = sentence[: match.start()], sentence[match.end() :]
+            is_limit = bool(
+                _READ["limit_before"].search(before) or _READ["limit_after"].match(behind)
+            )
             is_limit = is_limit or form == "apart"  # "6 hours apart" is at most four times a day
-            found = _amounts(match) if form == "amount" else [_rate(form, match)]
-            for kind, *ends in found:
+            place = (span.start + match.start(), span.start + match.end(), span)
+            for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_age = kind == "duration" and not _READ["lasts"].search(before)
-                if is_age or ends[0] <= 0:
-                    continue
-                place = (span.start + start, span.start + end, span)
-                yield Number(kind, min(ends), max(ends), is_limit, _counted(form, match), *place)
+                if not is_age and ends[0] > 0:
+                    counted = _counted(form, match)
+                    yield Number(kind, min(ends), max(ends), is_limit, counted, *place)
 
 
 def _counted(form: str, match: re.Match) -> int:
@@ -190,16 +194,18 @@ def _counted(form: str, match: re.Match) -> int:
 
 def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
     """Yield the kind and the ends of an amount; of "800 mg or 4 ml" those of both."""
-    kind, scale = _meaning(_UNITS, match["unit"])
+    kind, scale = _UNITS[match["unit"].lower()]
+    lower_unit = match["first"] or match["lower"] or match["unit"]
+    lower_kind, lower_scale = _UNITS[lower_unit.lower()]
     low, high = _ends(match)
-    first, lower = _meaning(_UNITS, match["first"] or match["lower"] or match["unit"])
-    if first != kind:
-        yield first, low * lower, low * lower
-    low, high = low * lower if first == kind else high * scale, high * scale
+    low, high = low * lower_scale, high * scale
+    if lower_kind != kind:
+        yield lower_kind, low, low
+        low = high
     if kind == "fahrenheit":
         yield "temperature", (low - 32) / 1.8, (high - 32) / 1.8
     elif match["by"]:
-        per, size = _meaning(_PER, match["by"])
+        per, size = _PER[match["by"].lower()]
         size *= _value(match["count"] or "1")
         yield f"{kind} {per}", low / size, high / size
     else:
@@ -209,25 +215,22 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
 def _rate(form: str, match: re.Match) -> tuple[str, float, float]:
     """Return how often a day."""
     groups = match.groupdict()
-    days = _meaning(_PERIODS, groups.get("period") or groups["adverb"])[1]
-    if form != "times a period":
-        days *= 2 if groups.get("other") else 1
-        low, high = _ends(match) if groups.get("high") else (1.0, 1.0)
-        return "how often", 1 / (high * days), 1 / (low * days)
-    days *= _value(groups["count"] or "1")
-    if groups["times"]:
-        low, high = _value(groups["few"] or groups["times"]), _value(groups["times"])
-    else:
-        low, high = _ends(match)
-    return "how often", low / days, high / days
+    low, high = _ends(match)
+    _, days = _PERIODS[(groups.get("period") or groups["adverb"]).lower()]
+    if form == "times a period":
+        days *= _value(groups["count"] or "1")
+        return "how often", low / days, high / days
+    if groups.get("other"):
+        days *= 2
+    return "how often", 1 / (high * days), 1 / (low * days)
 
 
 def _ends(match: re.Match) -> tuple[float, float]:
-    return _value(match["between"] or match["low"] or match["high"]), _value(match["high"])
-
-
-def _meaning(table: list[tuple[re.Pattern, str, float]], word: str) -> tuple[str, float]:
-    return next((kind, factor) for unit, kind, factor in table if unit.fullmatch(word))
+    """Return the least and the largest number of a match; 1 if it has none."""
+    groups = match.groupdict()
+    high = groups.get("times") or groups.get("high") or "1"
+    low = groups.get("few") or groups.get("between") or groups.get("low") or high
+    return _value(low), _value(high)
 
 
 def _value(text: str) -> float:
@@ -239,9 +242,10 @@ def _value(text: str) -> float:
     for word, factor in _KNOWN["scales"].items():
         if text.endswith(f" {word}"):
             return factor * _value(text.removesuffix(word))
+    if text in _WORDS:
+        return _WORDS[text]
     if not re.search(r"[\d½¼¾⅓⅔]", text):
-        parts = [text] if text in _KNOWN["numbers"] | _KNOWN["times"] else re.split("[ -]", text)
-        return sum(_meaning(_WORDS, part)[1] for part in parts)  # "twenty-five"
+        return sum(_WORDS[word] for word in re.split("[ -]", text))  # "twenty-five"
     if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
         return float(re.sub(r"[,\s]", "", text))
     whole, fraction = re.findall(r"(\d+(?:[.,]\d+)?(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]

@@ -83,11 +83,9 @@ def passages_beside(text: str, search: Search) -> list[Evidence]:
     asked = []
     for start, end, above in spans(text):
         asked.append(f"{above}: {text[start:end]}" if above else text[start:end])
-    if not asked:
-        return []
     evidence: dict[Evidence, None] = {}
     for passage in itertools.chain.from_iterable(search(asked)):
-        source = f"{passage.book}, {passage.section}" if passage.section else passage.book
+        source = ", ".join(filter(None, (passage.book, passage.section)))
         evidence[Evidence(passage.text, source)] = None
     return list(evidence)
 
