@@ -48,13 +48,18 @@ class ChatError(AutoMedEvalError):
     """The chat cannot go on: wrong key, no such model, endpoint down."""
 
 
-@contextmanager
-def errors_at(place: object) -> Iterator[None]:
+class errors_at:  # not a generator, which takes three times as long
     """Begin the message of a RecordError that is raised inside with the place that it is about."""
-    try:
-        yield
-    except RecordError as error:
-        raise RecordError(f"{place}: {error}") from None
+
+    def __init__(self, place: object):
+        self.place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, RecordError):
+            raise RecordError(f"{self.place}: {error}") from None
 
 
 @contextmanager

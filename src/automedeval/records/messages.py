@@ -95,6 +95,8 @@ def answer_text(value: Any, name: str) -> Any:
 
     RecordError, which has the name, if the assistant did not write the last message, or wrote several after another.
     """
+    if isinstance(value, str) and not OBJECT.match(value):
+        return value
     value = as_messages(value)
     if is_conversation(value):
         _, role, text = _last_turn(value, name)

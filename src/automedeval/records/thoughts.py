@@ -35,9 +35,10 @@ def _pattern(name: str) -> re.Pattern:
 
 
 CONTROL_TOKEN, CHAT_TOKEN, MARK_IN_QUOTATION = map(_pattern, ("control", "token", "quoted"))
-_SIGN, _CHANNELS, _MESSAGE, _TURN = map(_pattern, ("sign", "channels", "message", "turn"))
+_SIGNS = tuple(_FORMS["signs"])
+_CHANNELS, _MESSAGE, _TURN = map(_pattern, ("channels", "message", "turn"))
 _HIDDEN, _CLOSE, _END, _WRAPPED = map(_pattern, ("hidden", "close", "end", "wrapped"))
-_MARK, _SUSPECT = map(_pattern, ("mark", "suspect"))
+_MARK, _SUSPECT, _BEGUN = map(_pattern, ("mark", "suspect", "begun"))
 _BEGINNING, _BORDERS, _NAMED = map(_pattern, ("beginning", "borders", "named"))
 _QUOTES = tuple("\"'`“‘([")
 _FOLLOWED = re.compile(r"[ \t]*\n\s*\S")
@@ -49,7 +50,7 @@ def without_thoughts(text: str) -> str:
     Some chat templates open the thought in the prompt, so that the text has only the end of it. A raw text may begin with its
     prompt, and end with turns that the model invents. RecordError if the answer in it cannot be told from the rest.
     """
-    if not _SIGN.search(text):
+    if not _has_sign(text):
         return text
     messages = _MESSAGE.findall(text)
     finals = [content for channel, content in messages if channel == "final"]
@@ -60,6 +61,12 @@ def without_thoughts(text: str) -> str:
     turn = finals[-1] if finals else ""
     answer = _spoken(turn)
     return text if answer == text.strip() else answer
+
+
+def _has_sign(text: str) -> bool:
+    """Return whether a text has a character or word that each mark of a template has."""
+    lowered = text.lower()
+    return any(sign in lowered for sign in _SIGNS)
 
 
 def _unclear(what: str) -> RecordError:
@@ -139,6 +146,8 @@ def _spoken(turn: str) -> str:
 
 def read_answer(text: str) -> tuple[str, dict[str, bool]]:
     """Return the answer in a model's text, or the text if it cannot be told, and the keys of `Response.extra` for it."""
+    if not _has_sign(text):
+        return text, {"unclear": True} if _BEGUN.match(text) else {}
     try:
         answer = without_thoughts(text)
     except RecordError:

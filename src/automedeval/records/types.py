@@ -66,11 +66,15 @@ def check_number(value: float, name: str) -> None:
         raise RecordError(f"{name!r} {what}, not {str(value)[:40]}")
 
 
-def take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
+def _object(value: object) -> dict:
+    if not isinstance(value, dict):
+        raise RecordError(f"expected an object, found {_shown(value)}")
+    return value
+
+
+def take(record: Any, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
     """Return `record[name]` after checking its type; for a missing key the default, if there is one."""
-    if not isinstance(record, dict):
-        raise RecordError(f"expected an object, found {_shown(record)}")
-    value = record.get(name, default)
+    value = _object(record).get(name, default)
     if value is ...:
         raise RecordError(f"{name!r} is missing; found the keys {sorted(record)}")
     # isinstance(True, int) holds, but true is no number in a record
@@ -97,6 +101,7 @@ class _Key(NamedTuple):
     """What the JSON of a record has for one of its fields."""
 
     kinds: tuple[type, ...]
+    is_text: bool  # and nothing else, so that a str needs no further look
     entries: tuple[type, ...]  # of a list
     needed: bool
     default: Any  # which is not written; ... where any value is
@@ -117,7 +122,8 @@ def _layout(kind: Any) -> dict[str, _Key]:
         needed = declared.default is declared.default_factory is MISSING
         needed = needed or "needed" in declared.metadata
         default = declared.default if is_beside else ...
-        layout[declared.name] = _Key(_json_kinds(declared.type), entries, needed, default)
+        kinds = _json_kinds(declared.type)
+        layout[declared.name] = _Key(kinds, kinds == (str,), entries, needed, default)
     return layout
 
 
@@ -131,8 +137,11 @@ class Record:
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
-        values = {}
+        values: JsonObject = {}
         for name, key in _layout(cls).items():  # type: ignore[arg-type]
+            if key.is_text and type(_object(record).get(name)) is str:
+                values[name] = record[name]
+                continue
             if not key.needed and name not in record:
                 continue
             # Parquet has null for what a row lacks.
@@ -165,7 +174,8 @@ def _is_whole(value: object) -> bool:
 
 def _unknown(kind: Any, record: dict) -> dict:
     """Return what a JSON object has beside the fields of a record."""
-    return {key: value for key, value in record.items() if key not in _layout(kind)}
+    layout = _layout(kind)
+    return {key: value for key, value in record.items() if key not in layout}
 
 
 @dataclass(frozen=True)
