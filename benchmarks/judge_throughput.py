@@ -138,9 +138,8 @@ def main() -> None:
     bench = Bench(args.model, args.max_new_tokens)
     for file in args.cases:
         given = list(read_cases(file))[: args.limit]
-        cases = [
-            case for case in given if max(bench.chat.overflow(bench.prompts([case], True)[0])) <= 0
-        ]
+        most = bench.chat.window - args.max_new_tokens
+        cases = [case for case in given if bench.length(case) <= most]
         name = (
             file.parent.name if file.name == "cases.jsonl" else file.parent.name + "/" + file.stem
         )

@@ -170,8 +170,8 @@ def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name, templ
     ((_, written),) = chat.answer([ask("rest")])  # a candidate writes
     assert (written.probabilities, written.truncated) == (None, True)
     chat.window = answers[0].usage["prompt_tokens"]
-    fitting, longer, *_ = chat.overflow(prompts)
-    assert fitting == 0 < longer
+    _, (fitting, longer, *_) = replies(chat, *texts)
+    assert (fitting.overlong, longer.overlong) == (False, True)
 
 
 def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 from automedeval.evidence.run import Evidence, marked_numbers, passages_beside, reference_of
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.models.base import Answer, NoChat, Results, answer_fitting
+from automedeval.models.base import Answer, NoChat, Results
 from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
@@ -52,7 +52,7 @@ class BaseJudge(ABC):
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         """Yield one verdict per request, in the order of the cases."""
-        requests = (request for case in cases for request in self.plan(case))
+        requests = itertools.chain.from_iterable(map(self.plan, cases))
         for window in windows_of(requests):
             verdicts = dict(self.judge(window, [True] * len(window)))
             yield from (verdicts[index] for index in sorted(verdicts))
@@ -84,13 +84,12 @@ class BaseJudge(ABC):
         """Return about how many prompt tokens the requests take."""
         return 0
 
-    def overflow(self, prompts: Sequence[Any]) -> list[int]:
-        """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
-        return self.chat.overflow(prompts)
-
     @abstractmethod
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
-        """Answer one window of prompts that fit; yield (index, answer) of the wanted ones, in any order."""
+        """Answer one window of prompts; yield (index, answer) of the wanted ones, in any order.
+
+        One that exceeds the context window has an `Answer` that is `overlong`.
+        """
 
     @abstractmethod
     def verdict(self, request: Request, answer: Any) -> Verdict:
@@ -107,7 +106,7 @@ class BaseJudge(ABC):
         if not any(wanted):
             return
         prompts = [self.prompt(request) for request in requests]
-        for index, answer in answer_fitting(prompts, wanted, self.overflow, self.answer):
+        for index, answer in self.answer(prompts, wanted):
             if isinstance(answer, Answer) and (answer.failed or answer.overlong):
                 yield index, self.record(
                     requests[index], answer.error, raw=answer.text, usage=answer.usage,

@@ -63,13 +63,15 @@ class ChecklistJudge(Judge):
             for criterion in request.case.criteria
         ]
 
-    def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
-        return [max(self.chat.overflow(group)) for group in prompts]
-
     def answer(self, prompts: Sequence[list[Prompt]], wanted: Sequence[bool]) -> Results:
-        """Yield (index, answers in the order of its prompts) of each wanted response; one that failed stands for all."""
-        for index, group in answer_groups(prompts, wanted, super().answer, self.chat.batched):
-            yield index, next((reply for reply in group if reply.failed), group)
+        """Yield (index, answers in the order of its prompts) of each wanted response.
+
+        One that failed stands for all, and so does one that exceeds a checkpoint's window.
+        """
+        is_local = self.chat.batched
+        for index, group in answer_groups(prompts, wanted, super().answer, is_local):
+            lost = (reply for reply in group if reply.failed or (is_local and reply.overlong))
+            yield index, next(lost, group)
 
     def verdict(self, request: Request, answer: Any) -> Verdict:
         """Return the verdict of the answers to the prompts of a response; it is invalid if no criterion could be read."""

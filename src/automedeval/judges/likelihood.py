@@ -1,12 +1,13 @@
 """Judge by log-likelihoods: how likely a response makes the question. Nothing is generated."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
-from automedeval.models.base import answer_groups
+from automedeval.models.base import Answer, Results, answer_groups
 from automedeval.records import UNSEEN, Verdict, digest
 from automedeval.rubrics import LIKELIHOOD
 from automedeval.rubrics.prompts import likelihood_texts, template_fingerprint
@@ -34,8 +35,8 @@ class LikelihoodJudge(ApartJudge):
         return digest([self.chat.fingerprint, template_fingerprint("likelihood"), "error"])
 
     def estimate(self, requests: Sequence[Request]) -> int:
-        pairs = [pair for request in requests for pair in self.prompt(request)]
-        return sum(self.chat.overflow_pairs(pairs)) + self.chat.window * len(pairs)
+        pairs = self.chat.encoder.encode_pairs([*chain.from_iterable(map(self.prompt, requests))])
+        return sum(len(condition) + len(target) for condition, target in pairs)
 
     def prompt(self, request: Request) -> list[tuple[str, str]]:
         """Return (condition, target) of every response."""
@@ -44,14 +45,11 @@ class LikelihoodJudge(ApartJudge):
             likelihood_texts(case.question, case.responses[slot].text) for slot in request.slots
         ]
 
-    def overflow(self, prompts: Sequence[list[tuple[str, str]]]) -> list[int]:
-        return [max(self.chat.overflow_pairs(pairs)) for pairs in prompts]
-
-    def answer(
-        self, prompts: Sequence[Any], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
-        return answer_groups(prompts, wanted, self.chat.likelihoods)
+        for index, group in answer_groups(prompts, wanted, self.chat.likelihoods):
+            overlong = (value for value in group if isinstance(value, Answer))
+            yield index, next(overlong, group)
 
     def verdict(self, request: Request, answer: list[float]) -> Verdict:
         """Return the verdict of log-probabilities in the order of `prompt`."""

@@ -1,11 +1,14 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import json
+import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 from automedeval.records.errors import RecordError
 from automedeval.records.thoughts import without_thoughts
@@ -15,10 +18,24 @@ NOT_FINITE = "the model's probabilities are not finite: another --dtype may help
 
 @dataclass(frozen=True)
 class Free:
-    """Free text of an answer, which ends before `stop`, with which the next part begins."""
+    """Free text of an answer, which ends before `stop`, with which the next part begins; "": where the model ends it.
+
+    A `json_string` ends before the quote that closes it. What is searched for a stop has the `lead` before it: the line break
+    that ends the prompt, which may be the stop's own.
+    """
 
     stop: str
     json_string: bool = False
+
+    @property
+    def lead(self) -> str:
+        return "\n" if self.stop.startswith("\n") else ""
+
+    def end(self, text: str) -> int | None:
+        """Return the place at which a text ends; None if it goes on."""
+        before = r"(?<!\\)(?:\\\\)*" if self.json_string else ""
+        match = re.search(f"{before}({re.escape(self.stop)})", text, re.I)
+        return match.start(1) if match and self.stop else None
 
 
 @dataclass(frozen=True)
@@ -30,7 +47,7 @@ class Slot:
 
 
 Part = str | Free | Slot
-Field = tuple[str, Slot, str]  # a slot with the literal before it and the literal after it
+Step = tuple[str, Free | Slot, str]  # a part with the literal before it and the literal after it
 Rivals = tuple[tuple[bytes, float], ...]  # the alternatives of a token, each with its probability
 Messages = list[dict[str, str]]
 Ids = list[int]  # of tokens
@@ -38,32 +55,17 @@ Wanted = Sequence[bool] | None  # which of some prompts are to be answered; None
 Results = Iterator[tuple[int, Any]]  # in any order, each with the index of what it answers
 
 
-class Layout(NamedTuple):
-    """An answer: the literal before its free text, that text, all slots, and a free text behind them instead."""
-
-    opening: str
-    free: Free | None
-    slots: list[Field]
-    reason: Free | None = None
-
-
-def answer_layout(parts: Sequence[Part]) -> Layout:
-    """Return how the parts of an answer follow one another."""
-    opening, free, literal, reason = "", None, "", None
-    literals: list[str] = []
-    slots: list[Slot] = []
+def steps_of(parts: Sequence[Part]) -> list[Step]:
+    """Return the free text and the slots of an answer, each with the literals around it."""
+    literals = [""]
+    filled: list[Free | Slot] = []
     for part in parts:
         if isinstance(part, str):
-            literal += part
-        elif isinstance(part, Free) and slots:
-            reason = part
-        elif isinstance(part, Free):
-            opening, free, literal = literal, part, ""
+            literals[-1] += part
         else:
-            literals.append(literal)
-            slots.append(part)
-            literal = ""
-    return Layout(opening, free, list(zip(literals, slots, [*literals[1:], literal])), reason)
+            filled.append(part)
+            literals.append("")
+    return list(zip(literals, filled, literals[1:]))
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,12 @@ class Answer:
         return cls(error=f"the request failed: {why}", failed=True)
 
     @classmethod
+    def of_overlong(cls, over: int) -> "Answer":
+        """Return what stands for the answer to a prompt that is so many tokens too long."""
+        error = f"the prompt is {over} tokens longer than the context window"
+        return cls(error=error, overlong=True)
+
+    @classmethod
     def of_text(cls, text: str, **more: Any) -> "Answer":
         """Return the answer in a model's text, without its thoughts; an error where it cannot be told from the rest."""
         try:
@@ -144,7 +152,7 @@ class Answer:
         **more: Any,
     ) -> "Answer":
         """Return the answer with a value for each slot, by default the likeliest; an error where its odds are not finite."""
-        if any(chance != chance for chances in odds for chance in chances.values()):
+        if any(map(math.isnan, chain.from_iterable(chances.values() for chances in odds))):
             return cls(error=NOT_FINITE, usage=usage)
         if values is None:
             values = [max(chances, key=chances.__getitem__) for chances in odds]
@@ -201,21 +209,14 @@ class Chat:
     def set_date(self, date: date) -> None:
         """Give chat templates that write today's date this one."""
 
-    def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""
-        return [0] * len(prompts)
-
     def notes(self) -> list[str]:
         """Return lines for the end of a run: who answered, and how."""
         return []
 
     def estimate(self, prompts: Sequence[Prompt]) -> int:
         """Return about how many tokens the prompts take: one has about four bytes, and a message's role takes four."""
-        return sum(
-            len(message["content"].encode()) // 4 + 4
-            for prompt in prompts
-            for message in prompt.messages
-        )
+        messages = chain.from_iterable(prompt.messages for prompt in prompts)
+        return sum(len(message["content"].encode()) // 4 + 4 for message in messages)
 
 
 class NoChat(Chat):
@@ -223,24 +224,6 @@ class NoChat(Chat):
 
     name = ""
     batched = True
-
-
-def answer_fitting(
-    prompts: Sequence[Any],
-    wanted: Sequence[bool],
-    overflow: Callable[[Sequence[Any]], Sequence[int]],
-    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
-) -> Results:
-    """Yield (index, answer) of the wanted prompts, an error of one that exceeds the context window, as `overflow` counts it."""
-    fitting = []
-    for index, over in enumerate(overflow(prompts)):
-        if over <= 0:
-            fitting.append(index)
-        elif wanted[index]:
-            error = f"the prompt is {over} tokens longer than the context window"
-            yield index, Answer(error=error, overlong=True)
-    answers = answer([prompts[index] for index in fitting], [wanted[index] for index in fitting])
-    yield from ((fitting[place], answered) for place, answered in answers)
 
 
 def answer_groups(

@@ -5,7 +5,7 @@ Unlike the pipeline it answers in batches, and computes once what all prompts be
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,13 +16,28 @@ from transformers import AutoConfig
 from transformers.decision import DecisionConfig, label_token_ids
 from transformers.models.auto.modeling_auto import MODEL_FOR_DECISION_MAPPING
 
-from automedeval.models.base import Answer, Answers, Ids, Prompt, Slot, Wanted, answer_groups
+from automedeval.models.base import (
+    Answer,
+    Answers,
+    Ids,
+    Prompt,
+    Results,
+    Slot,
+    Wanted,
+    answer_groups,
+)
 from automedeval.models.checkpoints import DECISION
+from automedeval.models.decoding import Row
 from automedeval.models.local import LocalChat
 from automedeval.models.questions import NO_STATE, instructions
 from automedeval.records import RecordError, foreign_errors_at
 
-Asked = tuple[Ids, Ids]  # the tokens of a prompt, and those of the labels
+
+@dataclass(kw_only=True)
+class Question(Row):
+    """A question, and the tokens of its labels."""
+
+    labels: Ids
 
 
 @dataclass
@@ -51,7 +66,7 @@ class LocalDecisions(LocalChat):
                 "and name it decision:MODEL with --base_url"
             )
 
-    def _asked(self, prompt: Prompt) -> list[Asked]:
+    def _asked(self, prompt: Prompt) -> list[Question]:
         """Return the question of each slot of a prompt, as the pipeline asks it; RecordError if its state is not shown."""
         if self._is_blind:
             raise RecordError(f"{self.folder / DECISION}: {NO_STATE}")
@@ -62,9 +77,9 @@ class LocalDecisions(LocalChat):
     def _is_blind(self) -> bool:
         """Whether the template shows nothing of a state that is a text."""
         first, second = (self._question(state, Slot("", ("Yes", "No"))) for state in "01")
-        return first == second
+        return first.ids == second.ids
 
-    def _question(self, state: str, slot: Slot) -> Asked:
+    def _question(self, state: str, slot: Slot) -> Question:
         question = {
             "type": "choice",
             "instructions": instructions(slot),
@@ -75,12 +90,8 @@ class LocalDecisions(LocalChat):
         with foreign_errors_at(place, TypeError, ValueError, TemplateError):
             ((inputs, (parsed,)),) = self._decision.prepare_inputs(request, self.tokenizer)
             labels = label_token_ids(self.tokenizer, tuple(parsed.labels))
-        return inputs["input_ids"][0, : int(inputs["marks"][0])].tolist(), labels
-
-    def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
-        if not any(prompt.slots for prompt in prompts):
-            return super().overflow(prompts)
-        return [max(len(ids) for ids, _ in self._asked(prompt)) - self.window for prompt in prompts]
+        ids = inputs["input_ids"][0, : int(inputs["marks"][0])].tolist()
+        return Question(ids=ids, labels=labels)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
         if not any(prompt.slots for prompt in prompts):
@@ -88,24 +99,24 @@ class LocalDecisions(LocalChat):
             return
         asked = [self._asked(prompt) for prompt in prompts]
         for index, shares in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
+            if fault := next((share for share in shares if isinstance(share, Answer)), None):
+                yield index, fault
+                continue
             slots = prompts[index].slots
             odds = [dict(zip(slot.values, chances)) for slot, chances in zip(slots, shares)]
-            read = sum(len(ids) for ids, _ in asked[index])
+            read = sum(len(question.ids) for question in asked[index])
             usage = {"prompt_tokens": read, "completion_tokens": 0}
             yield index, Answer.of_odds(odds, usage=usage)
 
-    def _odds(self, asked: list[Asked], wanted: list[bool]) -> Iterator[tuple[int, list[float]]]:
+    def _odds(self, asked: list[Question], wanted: list[bool]) -> Results:
         """Yield (index, probabilities of its labels) of the wanted questions."""
-        prompts = [ids for ids, _ in asked]
-        self._share_prefix(prompts)
-        return self._by_batches(asked, list(map(len, prompts)), wanted, self._batch)
+        return self._by_batches(asked, wanted, self._answer_questions)
 
     @torch.inference_mode()
-    def _batch(self, asked: list[Asked]) -> list[list[float]]:
-        prompts = [ids for ids, _ in asked]
-        rows = self._rows(prompts, [0] * len(prompts))
-        rows.start(prompts, self.forward_tokens)
+    def _answer_questions(self, questions: list[Question]) -> list[list[float]]:
+        batch = self._batch(questions, self.forward_tokens)
+        batch.feed([question.ids for question in questions])
         return [
-            (rows.logits[at, labels] / self._heat).softmax(0).tolist()
-            for at, (_, labels) in enumerate(asked)
+            (logits[question.labels] / self._heat).softmax(0).tolist()
+            for question, logits in zip(questions, batch.logits)
         ]

@@ -6,8 +6,9 @@ biases in places of the buffer, and padding between two tokens would move them a
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from transformers import DynamicCache
@@ -63,191 +64,209 @@ class _BufferLayer(DynamicLayer):
         return self.end - self.start
 
 
-@dataclass
-class Prefix:
-    """The tokens with which all rows begin, and each layer's keys and values of them, (1, heads, tokens, head size).
+def states_of(layers: Iterable[_BufferLayer]) -> Iterator[torch.Tensor]:
+    """Yield the keys and values of layers; some store none, because they use those of another layer."""
+    for layer in layers:
+        if layer.is_initialized:
+            yield layer.keys
+            yield layer.values
 
-    None stands for a layer that stores none, because it uses those of another layer.
+
+@dataclass(kw_only=True)
+class Row:
+    """One sequence that a model reads and goes on to write.
+
+    Args:
+        ids: the tokens of the prompt.
+        least, reserve: the fewest and the most tokens of its answer.
+        most: of the free text in its answer.
+        shape: rows of different shapes share no batch.
+        chance: what its tokens are sampled with.
+
+    The other fields are filled on the way: `index` among all that are asked, `tokens` that are fed, `begin`, the place of the
+    first of them in the buffer, and those `written` of a free text. `pending` completed its stop and is not fed, `truncated`
+    marks the limit.
     """
 
+    ids: Ids
+    least: int = 0
+    reserve: int = 0
+    most: int = 0
+    shape: str = ""
+    chance: random.Random | None = None
+    index: int = 0
     tokens: Ids = field(default_factory=list)
-    states: list[tuple[torch.Tensor, torch.Tensor] | None] = field(default_factory=list)
+    begin: int = 0
+    written: Ids = field(default_factory=list)
+    pending: int | None = None
+    truncated: bool = False
+
+    @property
+    def length(self) -> int:
+        """Return the most tokens of prompt and answer."""
+        return len(self.ids) + self.reserve
+
+
+@dataclass
+class Prefix:
+    """The tokens with which all rows begin, and the keys and values of them, (1, heads, tokens, head size) in each layer."""
+
+    tokens: Ids = field(default_factory=list)
+    layers: list[_BufferLayer] = field(default_factory=list)
 
     @classmethod
     @torch.inference_mode()
     def compute(cls, model, tokens: Ids) -> "Prefix":
         """Compute the keys and values of a prefix once."""
-        rows = Rows(model, 1, len(tokens))
-        rows.start([tokens], len(tokens))
-        return cls(
-            tokens,
-            [(layer.keys, layer.values) if layer.is_initialized else None for layer in rows.layers],
-        )
+        batch = Batch(model, [Row(ids=tokens)], len(tokens), len(tokens))
+        batch.feed([tokens])
+        return cls(tokens, batch.layers)
 
 
-class Rows:
-    """`count` sequences of at most `capacity` tokens under one model, which all start with the prefix.
+class Batch:
+    """Rows of at most `capacity` tokens under one model, which all start with the prefix.
 
-    `logits` are those of each active row's last token, float32, (rows, vocabulary). `pad` is any token id; padding is masked.
+    The first `active` rows take part in a forward pass; `logits` are those of each one's last token, float32, (active rows,
+    vocabulary). A forward pass takes about `forward_tokens` of the prompts. `pad` is any token id; padding is masked.
     """
 
     logits: torch.Tensor
 
     def __init__(
-        self, model, count: int, capacity: int, prefix: Prefix | None = None, pad: int = 0
+        self,
+        model,
+        rows: Sequence[Row],
+        capacity: int,
+        forward_tokens: int,
+        prefix: Prefix | None = None,
+        pad: int = 0,
     ):
-        self.model, self.pad, self.active = model, pad, count
+        self.model, self.pad, self.forward_tokens = model, pad, forward_tokens
+        self.rows: list[Any] = list(rows)
+        self.active = len(rows)
         self.prefix = prefix or Prefix()
         layers = DynamicCache(config=model.config).layers
         dtype = cache_dtype(model)
-        self.layers = [_BufferLayer(count, capacity, dtype) for _ in layers]
+        self.layers = [_BufferLayer(self.active, capacity, dtype) for _ in layers]
         self.cache = Cache(layers=[*self.layers])
         self.length = 0  # the place where all rows end
-        self.tokens: list[Ids] = [[] for _ in range(count)]
-        self.begins = [0] * count  # the place of each row's first token
-        self.chance: list[
-            random.Random
-        ] = []  # for sampling: one generator per row, which moves with the row
 
-    def start(
-        self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1
-    ) -> torch.Tensor:
-        """Feed the rows' prompts, token ids that begin with those of the prefix, about `forward_tokens` per forward pass.
+    def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
+        """Append tokens to the active rows, at first their prompts; set `logits` to those of the last position.
 
-        Rows of similar length should be neighbours. Returns what `feed` does.
+        Prompts begin with the tokens of the prefix, and those of similar length should be neighbours. Return the logits of the
+        last `keep` positions, (active rows, keep, vocabulary).
         """
-        self.tokens = list(map(list, prompts))
-        self.length, first = max(map(len, self.tokens)), 0
-        self.begins = [self.length - len(tokens) for tokens in self.tokens]
-        for layer, states in zip(self.layers, self.prefix.states):
-            if states:
-                layer.lazy_initialization(*states)
-        logits = []
-        while first < len(prompts):
-            width = count = 0
-            for row in prompts[first:]:
-                width = max(width, len(row) - len(self.prefix.tokens))
-                if count and width * (count + 1) > forward_tokens:
-                    break
-                count += 1
-            if (
-                width > 64
-            ):  # round up: libraries keep a kernel, and allocators a block, for every shape
-                width = min(-(-width // 32) * 32, self.length)
-            rows = range(first, first + count)
-            self._place_prefix(rows, self.length - width)
-            logits.append(self._forward(rows, max(width, keep), keep))
-            first += count
-        return self._keep(torch.cat(logits))
-
-    def _keep(self, logits: torch.Tensor) -> torch.Tensor:
+        logits = self._advance(tokens, keep)
         self.logits = logits[:, -1].float()
         return logits
 
-    def _place_prefix(self, rows: Sequence[int], end: int) -> None:
+    def _advance(self, tokens: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
+        return self._append(tokens, keep) if self.length else self._begin(tokens, keep)
+
+    def _begin(self, prompts: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
+        self.length = max(map(len, prompts))
+        for row, prompt in zip(self.rows, prompts):
+            row.tokens = list(prompt)
+            row.begin = self.length - len(prompt)
+        for layer, known in zip(self.layers, self.prefix.layers):
+            if known.is_initialized:
+                layer.lazy_initialization(known.keys, known.values)
+        logits = []
+        first = 0
+        while first < len(prompts):
+            width = count = 0
+            for row in self.rows[first:]:
+                width = max(width, len(row.tokens) - len(self.prefix.tokens))
+                if count and width * (count + 1) > self.forward_tokens:
+                    break
+                count += 1
+            if width > 64:  # libraries keep a kernel, and allocators a block, for every shape
+                width = min(-(-width // 32) * 32, self.length)
+            places = range(first, first + count)
+            self._place_prefix(places, self.length - width)
+            logits.append(self._forward(places, max(width, keep), keep))
+            first += count
+        return torch.cat(logits)
+
+    def _place_prefix(self, places: range, end: int) -> None:
         """Copy the prefix to the beginning of each row, as far as `end`; what follows is fed."""
-        for layer, states in zip(self.layers, self.prefix.states):
-            if states is None:
-                continue
-            keys, values = states
-            for row in rows:
-                begin = self.begins[row]
-                layer.keys[row, :, begin:end] = keys[0, :, : max(end - begin, 0)]
-                layer.values[row, :, begin:end] = values[0, :, : max(end - begin, 0)]
+        for states, known in zip(states_of(self.layers), states_of(self.prefix.layers)):
+            for place in places:
+                begin = self.rows[place].begin
+                states[place, :, begin:end] = known[0, :, : max(end - begin, 0)]
 
-    def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
-        """Append tokens to the active rows; set `self.logits` to those of the last position.
+    def _append(self, tokens: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
+        """Move each row that gets fewer tokens than others, or was retired, to the common end.
 
-        A row that gets fewer tokens than others, or was retired, moves to the common end; its own last tokens fill the forward
-        pass. Return the logits of the last `keep` positions, (active rows, keep, vocabulary).
+        Its own last tokens fill the forward pass.
         """
         width = max(map(len, tokens))
         end, self.length = self.length, self.length + width
-        for row, new in enumerate(tokens):
-            self.tokens[row].extend(new)
-            begin = self.length - len(self.tokens[row])
-            before = self.begins[row]
-            if begin != before:
-                for states in self._states():
-                    states[row, :, begin:end] = states[
-                        row, :, before : before + max(end - begin, 0)
-                    ].clone()
-                self.begins[row] = begin
-        return self._keep(self._forward(range(len(tokens)), max(width, 1), keep))
+        for place, new in enumerate(tokens):
+            row = self.rows[place]
+            row.tokens.extend(new)
+            begin = self.length - len(row.tokens)
+            if begin != row.begin:
+                moved = slice(row.begin, row.begin + max(end - begin, 0))
+                for states in states_of(self.layers):
+                    states[place, :, begin:end] = states[place, :, moved].clone()
+                row.begin = begin
+        return self._forward(range(len(tokens)), max(width, 1), keep)
 
-    def _states(self) -> Iterator[torch.Tensor]:
-        return (
-            states
-            for layer in self.layers
-            if layer.is_initialized
-            for states in (layer.keys, layer.values)
-        )
-
-    def _forward(self, rows: range, width: int, keep: int) -> torch.Tensor:
+    def _forward(self, places: range, width: int, keep: int) -> torch.Tensor:
         """Feed the last `width` tokens of neighbouring rows, padded on the left, and return the logits."""
         device = self.model.device
-        begins = self.begins[rows[0] : rows[-1] + 1]
+        rows = self.rows[places.start : places.stop]
+        begins = [row.begin for row in rows]
         start = min(begins)  # no row has a token before
         width = min(width, self.length - start)
-        fed_tokens = [self.tokens[row][-width:] for row in rows]
-        ids = torch.tensor(
-            [[self.pad] * (width - len(row)) + row for row in fed_tokens], device=device
-        )
-        places = (
-            torch.arange(start, self.length, device=device)
-            - torch.tensor(begins, device=device)[:, None]
-        )
+        last = [row.tokens[-width:] for row in rows]
+        padded = [[self.pad] * (width - len(tokens)) + tokens for tokens in last]
+        own = torch.tensor(begins, device=device)[:, None]
+        positions = torch.arange(start, self.length, device=device) - own
         for layer in self.layers:
-            layer.rows = slice(rows[0], rows[-1] + 1)
+            layer.rows = slice(places.start, places.stop)
             layer.start = start
             layer.end = self.length - width
-        fed = {"input_ids": ids, "attention_mask": (places >= 0).long()}
+        fed = {
+            "input_ids": torch.tensor(padded, device=device),
+            "attention_mask": (positions >= 0).long(),
+        }
         if takes_positions(self.model):
-            fed["position_ids"] = places[:, -width:].clamp(min=0)
+            fed["position_ids"] = positions[:, -width:].clamp(min=0)
         output = self.model(**fed, past_key_values=self.cache, use_cache=True, logits_to_keep=keep)
         return output.logits.view(len(rows), keep, -1)
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens of every active row."""
-        for row in range(self.active):
-            del self.tokens[row][-count:]
+        for row in self.rows[: self.active]:
+            del row.tokens[-count:]
         self.length -= count
 
-    def retire(self, row: int) -> int:
-        """Exclude an active row from later forward passes by swapping it with the last active row; return the latter."""
+    def retire(self, place: int) -> None:
+        """Exclude an active row from later forward passes by swapping it with the last active row."""
         last = self.active - 1
-        if row != last:
-            begin = min(self.begins[row], self.begins[last])
-            for states in self._states():
-                part = states[row, :, begin : self.length].clone()
-                states[row, :, begin : self.length] = states[last, :, begin : self.length]
-                states[last, :, begin : self.length] = part
-            members: tuple[list, ...] = (self.tokens, self.begins, self.chance)
-            for values in members:
-                if values:
-                    values[row], values[last] = values[last], values[row]
+        if place != last:
+            row, other = self.rows[place], self.rows[last]
+            seen = slice(min(row.begin, other.begin), self.length)
+            for states in states_of(self.layers):
+                states[[place, last], :, seen] = states[[last, place], :, seen]
+            self.rows[place], self.rows[last] = other, row
         self.active = last
-        return last
 
 
-class SingleRow(Rows):
+class SingleRow(Batch):
     """One sequence without padding, for what `longest_in_batch` does not allow in a batch; the model keeps its own states."""
 
-    def __init__(self, model):
-        self.model, self.active = model, 1
+    def __init__(self, model, row: Row):
+        self.model, self.rows, self.active = model, [row], 1
         self.switch = longest_in_batch(model)
-        self.tokens = [[]]
         self.kept: dict = {}
-        self.chance = []
 
-    def start(
-        self, prompts: Sequence[Sequence[int]], forward_tokens: int, keep: int = 1
-    ) -> torch.Tensor:
-        return self.feed(prompts, keep)
-
-    def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
+    def _advance(self, tokens: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
         """Append tokens: one goes on from the model's states, after several all are computed anew, as models differ in it."""
-        (new,), (fed,) = tokens, self.tokens
+        (new,), fed = tokens, self.rows[0].tokens
         before = len(fed)
         fed.extend(new)
         if len(new) != 1 or before <= self.switch < len(fed):
@@ -258,66 +277,46 @@ class SingleRow(Rows):
             options["position_ids"] = torch.arange(at, len(fed), device=self.model.device)[None]
         output = self.model(**options, **self.kept, use_cache=True, logits_to_keep=keep)
         self.kept = {name: output[name] for name in ALL_CACHE_NAMES if output.get(name) is not None}
-        return self._keep(output.logits.view(1, keep, -1))
+        return output.logits.view(1, keep, -1)
 
     def roll_back(self, count: int) -> None:
         """Remove the last `count` tokens; the others are computed again when the next are fed."""
-        del self.tokens[0][-count:]
+        del self.rows[0].tokens[-count:]
         self.kept = {}
-
-    def retire(self, row: int) -> int:
-        self.active = 0
-        return row
-
-
-@dataclass
-class Written:
-    """The ids of the free text of one row; `pending` completed its stop and is not fed, `truncated` marks the limit."""
-
-    tokens: Ids
-    pending: int | None = None
-    truncated: bool = False
 
 
 @torch.inference_mode()
 def write_free(
-    rows: Rows,
-    most: Sequence[int],
+    batch: Batch,
     ends: set[int],
     stops: Callable[[Ids], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
-) -> tuple[list[Written], list[int]]:
+) -> None:
     """Write free text in every row, until an end token (neither fed nor kept), a stop, or the row's `most` tokens.
 
     `stops` tells of the tokens of a text whether the last one ends it; `choose` picks a token per row from logits [rows,
-    vocabulary]. Finished rows are excluded from later forward passes. On return all rows are active again, in another order:
-    one `Written` per row in the original order, and the original row at each place.
+    vocabulary]. Finished rows are excluded from later forward passes. On return all are active again, in another order.
     """
-    count = rows.active
-    owner = list(range(count))  # owner[r]: the original number of the row now at r
-    written = [Written([]) for _ in range(count)]
-    while rows.active:
-        chosen = choose(rows.logits).tolist()
-        for row in reversed(range(rows.active)):
-            text, token = written[owner[row]], chosen[row]
+    count = batch.active
+    while batch.active:
+        chosen = choose(batch.logits).tolist()
+        for place in reversed(range(batch.active)):
+            row, token = batch.rows[place], chosen[place]
             if token not in ends:
-                if stops([*text.tokens, token]):
-                    text.pending = token
-                elif len(text.tokens) < most[owner[row]]:
-                    text.tokens.append(token)
+                if stops([*row.written, token]):
+                    row.pending = token
+                elif len(row.written) < row.most:
+                    row.written.append(token)
                     continue
                 else:
-                    text.truncated = True
-            last = rows.retire(row)
-            owner[row], owner[last] = owner[last], owner[row]
-            chosen[row], chosen[last] = chosen[last], chosen[row]
-        if rows.active:
-            rows.feed([[token] for token in chosen[: rows.active]])
-    rows.active = count
-    return written, owner
+                    row.truncated = True
+            batch.retire(place)
+        if batch.active:
+            batch.feed([row.written[-1:] for row in batch.rows[: batch.active]])
+    batch.active = count
 
 
-def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
+def draw(batch: Batch, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
     """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator."""
     size = logits.shape[-1]
     best, tokens = logits.nan_to_num().topk(min(top_k or size, size), dim=-1)
@@ -325,7 +324,7 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     reached = odds.cumsum(dim=-1)
-    drawn = [chance.random() for chance in rows.chance[: len(logits)]]
+    drawn = [row.chance.random() for row in batch.rows[: len(logits)]]
     limits = torch.tensor(drawn, dtype=odds.dtype, device=odds.device)[:, None] * reached[:, -1:]
     # argmax: the first token at which the cumulative probability exceeds the drawn number.
     place = (reached > limits).int().argmax(dim=-1, keepdim=True)
@@ -333,27 +332,27 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
 
 
 @torch.inference_mode()
-def compete(rows: Rows, values: Sequence[Sequence[int]]) -> torch.Tensor:
+def compete(batch: Batch, values: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return the probability of each value, by its token ids, as the continuation of each row: float32, (active rows, values).
 
-    That of several tokens is the product of theirs, and each row sums to one. The rows are unchanged.
+    That of several tokens is the product of theirs, and each row sums to one. The batch is unchanged.
     """
-    logits = rows.logits
+    logits = batch.logits
+    if not values[0]:  # the only value needs no token
+        return torch.ones_like(logits[:, :1])
     root = torch.log_softmax(logits, dim=-1)
     behind: dict[tuple[int, ...], torch.Tensor] = {}
     totals = []
     for value in values:
-        total = (
-            root[:, value[0]] if value else torch.zeros_like(root[:, 0])
-        )  # the only value needs no token
+        total = root[:, value[0]]
         head = tuple(value[:-1])
         if head:
             if head not in behind:
-                fed = rows.feed([head] * rows.active, keep=len(head))
+                fed = batch.feed([head] * batch.active, keep=len(head))
                 behind[head] = torch.log_softmax(fed.float(), dim=-1)
-                rows.roll_back(len(head))
+                batch.roll_back(len(head))
             steps = torch.tensor(value[1:], device=logits.device)
             total = total + behind[head][:, range(len(steps)), steps].sum(1)
         totals.append(total)
-    rows.logits = logits
+    batch.logits = logits
     return torch.stack(totals, dim=1).softmax(dim=1)

@@ -8,8 +8,7 @@ not a text that has to be parsed. Some architectures allow no batches (see `long
 import json
 import logging
 import random
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, cached_property, partial
@@ -22,15 +21,14 @@ from automedeval.models.base import (
     Answer,
     Answers,
     Chat,
-    Field,
     Free,
     Ids,
-    Layout,
+    Part,
     Prompt,
     Results,
     Slot,
     Wanted,
-    answer_layout,
+    steps_of,
     unescaped,
 )
 from automedeval.models.checkpoints import (
@@ -40,10 +38,10 @@ from automedeval.models.checkpoints import (
     loading,
 )
 from automedeval.models.decoding import (
+    Batch,
     Prefix,
-    Rows,
+    Row,
     SingleRow,
-    Written,
     cache_dtype,
     compete,
     draw,
@@ -190,116 +188,104 @@ class LocalChat(Chat):
         (ids,) = self.encoder.encode([prompt.messages])
         return len(ids)
 
-    def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
-        """Return by how many tokens each prompt with its answer exceeds the context window; 0 or less fits.
-
-        A free text takes what the window leaves, `LEAST` tokens at least. A token has a byte at least: most fit at a glance.
-        """
-        excesses = []
-        for prompt in prompts:
-            left = self.window - self._reserve(prompt, min(LEAST, self.max_new_tokens))
-            size = sum(len(message["content"].encode()) + 64 for message in prompt.messages)
-            if size > left:
-                size = self.count_tokens(prompt)
-            excesses.append(size - left)
-        return excesses
-
-    def _reserve(self, prompt: Prompt, free: int) -> int:
-        """Return the most tokens of an answer with `free` tokens of free text; the rest takes at most one for each byte."""
-        parts = prompt.form or (Free(self.stop),)
-        tokens = 0
-        for part in parts:
-            if isinstance(part, Free):
-                tokens += free
-            elif isinstance(part, Slot):
-                tokens += max(len(value.encode()) for value in part.values)
-            else:
-                tokens += len(part.encode())
-        return tokens
-
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
-        """Answer the prompts of one window, which fit, batch by batch; yield (index, answer) as they come.
+        """Answer the prompts of one window, batch by batch; yield (index, answer) as they come.
 
         Batches are composed of all prompts, wanted or not, so that a resumed run gives the same answers to the last bit.
         """
         if wanted is not None and not any(wanted):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
-        self._share_prefix(encoded)
-        replies, lengths = [], []
-        for prompt, ids in zip(prompts, encoded):
-            left = self.window - len(ids) - self._reserve(prompt, 0)
-            reply = _Reply(prompt, ids, max(1, min(self.max_new_tokens, left)))
-            replies.append(reply)
-            lengths.append(len(ids) + self._reserve(prompt, reply.most))
-        shapes = [repr(prompt.form) for prompt in prompts]
-        yield from self._by_batches(replies, lengths, wanted, self._answer_batch, shapes)
+        replies = list(map(self._reply, prompts, encoded))
+        yield from self._by_batches(replies, wanted, self._answer_batch)
 
-    def _share_prefix(self, encoded: list[Ids]) -> None:
-        """Compute the keys and values of the tokens with which all prompts begin."""
-        shared: Ids = []
-        if len(encoded) > 1 and self._longest_in_batch:
-            shortest = min(map(len, encoded))
-            shared = shared_start(encoded)[: shortest - 1]
-        if shared != self._prefix.tokens:
-            self._prefix = Prefix.compute(self.network, shared) if shared else Prefix()
+    def _reply(self, prompt: Prompt, ids: Ids) -> "_Reply":
+        """Return the reply to a prompt, whose free text takes what the window leaves, `LEAST` tokens at least."""
+        parts = prompt.form or (Free(self.stop),)
+        room = self.window - len(ids) - _most_tokens(parts, 0)
+        most = max(1, min(self.max_new_tokens, room))
+        return _Reply(
+            parts=parts,
+            ids=ids,
+            least=_most_tokens(parts, min(LEAST, self.max_new_tokens)),
+            reserve=_most_tokens(parts, most),
+            most=most,
+            shape=repr(prompt.form),
+            chance=self._chance(prompt),
+            unfed=list(ids),
+        )
 
     def _by_batches(
         self,
-        asked: Sequence,
-        lengths: list[int],
+        rows: Sequence[Row],
         wanted: Wanted,
         compute: Callable[[list], Sequence],
-        shapes: Sequence[str] | None = None,
+        shares_prefix: bool = True,
     ) -> Results:
-        """Compute the batches with at least one wanted index (None: all); yield (index, result) of the wanted ones."""
-        wanted = [True] * len(asked) if wanted is None else wanted
-        for batch in self._batches(lengths, shapes or [""] * len(asked)):
-            if any(wanted[index] for index in batch):
-                results = compute([asked[index] for index in batch])
-                yield from (
-                    (index, result) for index, result in zip(batch, results) if wanted[index]
-                )
+        """Compute the batches with at least one wanted row (None: all); yield (index, result) of the wanted ones.
 
-    def _batches(self, lengths: list[int], shapes: Sequence[str]) -> Iterator[list[int]]:
-        """Yield indices in batches of one shape, shortest first, each within the token budget.
+        One that exceeds the context window has an answer with an error instead.
+        """
+        wanted = [True] * len(rows) if wanted is None else wanted
+        fitting = []
+        for index, row in enumerate(rows):
+            row.index = index
+            over = len(row.ids) + row.least - self.window
+            if over <= 0:
+                fitting.append(row)
+            elif wanted[index]:
+                yield index, Answer.of_overlong(over)
+        self._share_prefix(fitting if shares_prefix else [])
+        for batch in self._batches(fitting):
+            if any(wanted[row.index] for row in batch):
+                for row, result in zip(batch, compute(batch)):
+                    if wanted[row.index]:
+                        yield row.index, result
+
+    def _share_prefix(self, rows: Sequence[Row]) -> None:
+        """Compute the keys and values of the tokens with which all rows begin."""
+        shared: Ids = []
+        if len(rows) > 1 and self._longest_in_batch:
+            shared = shared_start([row.ids for row in rows])
+            shared = shared[: min(len(row.ids) for row in rows) - 1]
+        if shared != self._prefix.tokens:
+            self._prefix = Prefix.compute(self.network, shared) if shared else Prefix()
+
+    def _batches(self, rows: Iterable[Row]) -> Iterator[list]:
+        """Yield rows in batches of one shape, shortest first, each within the token budget.
 
         On a CPU the first one of many is a batch by itself, so that an answer is there soon.
         """
-        batch: list[int] = []
-        alone = self.device == "cpu" and len(lengths) > MANY
-        for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
-            length = lengths[index]
-            too_long = length > self._longest_in_batch
-            is_full = too_long or (len(batch) + 1) * length > self.batch_tokens
-            if batch and (alone or is_full or shapes[batch[0]] != shapes[index]):
+        batch: list[Row] = []
+        rows = sorted(rows, key=lambda row: (row.shape, row.length))
+        alone = self.device == "cpu" and len(rows) > MANY
+        for row in rows:
+            too_long = row.length > self._longest_in_batch
+            is_full = too_long or (len(batch) + 1) * row.length > self.batch_tokens
+            if batch and (alone or is_full or batch[0].shape != row.shape):
                 yield batch
                 batch, alone = [], False
-            batch.append(index)
+            batch.append(row)
         if batch:
             yield batch
 
     @torch.inference_mode()
     def _answer_batch(self, replies: list["_Reply"]) -> list[Answer]:
         """Answer prompts of one form."""
-        layout = answer_layout(replies[0].prompt.form or (Free(self.stop),))
-        reserves = [self._reserve(reply.prompt, reply.most) for reply in replies]
-        rows = self._rows([reply.ids for reply in replies], reserves)
-        rows.chance = [self._chance(reply.prompt) for reply in replies]
-        if layout.free is None:
-            opening, *_ = self.encoder.segment(*layout.slots[0])
-        else:
-            opening = self.encoder.after("\n", layout.opening)
-        rows.start([reply.ids + opening for reply in replies], self.forward_tokens)
-        in_rows = replies
-        if layout.free is not None:
-            in_rows = self._write_first(rows, layout, layout.free, replies)
-        if layout.slots:
-            behind = self._choose_values(rows, layout.slots, in_rows)
-            if layout.reason is not None:
-                self._give_reasons(rows, layout.slots[-1], layout.reason, behind, in_rows)
+        batch = self._batch(replies, self.forward_tokens)
+        behind, following = "\n", ""
+        for literal, part, following in steps_of(replies[0].parts):
+            if isinstance(part, Slot):
+                self._choose_value(batch, literal, part, following)
+                behind = part.values[0]
+            else:
+                start = self.encoder.after(behind, literal)
+                batch.feed([reply.unfed + start for reply in batch.rows])
+                self._write(batch, literal, part, following)
+        for reply in replies:
+            reply.text += following
         return [reply.answer() for reply in replies]
 
     def _chance(self, prompt: Prompt) -> random.Random:
@@ -307,172 +293,149 @@ class LocalChat(Chat):
         key = [self.seed, prompt.run, prompt.label, prompt.messages]
         return random.Random(json.dumps(key))  # seeded by the text's SHA-512
 
-    def _write_first(
-        self, rows: Rows, layout: Layout, free: Free, replies: list["_Reply"]
-    ) -> list["_Reply"]:
-        """Let every row write its free text, and feed what leads to the first value; return the replies as the rows stand."""
-        for reply, is_bad in zip(replies, rows.logits.isnan().any(dim=1).tolist()):
-            reply.is_finite = not is_bad
-        written, owner = self._write(rows, free, replies)
-        literal = layout.slots[0][0] if layout.slots else ""
-        tails = []
-        for reply, row in zip(replies, written):
-            text, tail = self._join(row, free, literal)
-            reply.text = layout.opening + text
-            reply.free = unescaped(text) if free.json_string else text.strip()
-            tails.append(tail)
-        if layout.slots:
-            _, values, ending = self.encoder.segment(*layout.slots[0])
-            first = layout.slots[0][1].values[0]
-            spare = len(values[0]) - ending
-            fed = [self.encoder.after("x", tails[index] + first) for index in owner]
-            rows.feed([ids[: len(ids) - spare] for ids in fed])
-        return [replies[index] for index in owner]
-
-    def _give_reasons(
-        self, rows: Rows, last: Field, free: Free, behind: list[Ids], replies: list["_Reply"]
-    ) -> None:
-        """Feed the tokens of the last values, and let every row write the reason of its values."""
-        _, slot, following = last
-        start = self.encoder.after(slot.values[0], following)
-        rows.feed([ids + start for ids in behind])
-        written, _ = self._write(rows, free, replies)
-        for reply, row in zip(replies, written):
-            text = self._decode(row.tokens)
-            reply.text += text
-            reply.free = text.strip()
-
-    def _rows(self, prompts: list[Ids], reserves: list[int], prefix: Prefix | None = None) -> Rows:
-        """Return the rows of a batch, in which each answer takes at most its reserve."""
-        lengths = [len(ids) for ids in prompts]
-        if max(map(sum, zip(lengths, reserves))) > self._longest_in_batch:
-            return SingleRow(self.network)
+    def _batch(self, rows: Sequence[Row], forward_tokens: int) -> Batch:
+        """Return a batch in which each answer takes at most its reserve."""
+        if max(row.length for row in rows) > self._longest_in_batch:
+            return SingleRow(self.network, rows[0])
         # Rows end at one place: the longest answer may follow a prompt as long as the longest.
-        capacity = max(lengths) + max(reserves) + 64
+        capacity = max(len(row.ids) for row in rows) + max(row.reserve for row in rows) + 64
         pad = self.tokenizer.pad_token_id or 0
-        return Rows(self.network, len(prompts), capacity, prefix or self._prefix, pad)
+        return Batch(self.network, rows, capacity, forward_tokens, self._prefix, pad)
 
-    def _choose_values(
-        self, rows: Rows, slots: Sequence[Field], replies: Sequence["_Reply"]
-    ) -> list[Ids]:
-        """Choose an allowed value of each slot, before which the rows stand, and feed it with the literal before the next one.
+    def _choose_value(self, batch: Batch, literal: str, slot: Slot, following: str) -> None:
+        """Feed what stands before a slot, and choose one of its values.
 
-        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1. Return the
-        tokens of the last values, which are not fed.
+        It is the most probable one, or with a temperature a sampled one; probabilities are those at temperature 1.
         """
-        behind: list[Ids] = []
-        for literal, slot, following in slots:
-            shared, values, ending = self.encoder.segment(literal, slot, following)
-            if behind:
-                rows.feed([ids + shared for ids in behind])
-            odds = compete(rows, values)
-            chosen = odds.argmax(dim=1)
-            if self.temperature:
-                chosen = draw(rows, odds.log(), self.temperature)
-            behind = []
-            for reply, winner, chances in zip(replies, chosen.tolist(), odds.tolist()):
-                ids, value = values[winner], slot.values[winner]
-                behind.append(ids[: len(ids) - ending])
-                reply.values.append(value)
-                reply.odds.append(dict(zip(slot.values, chances)))
-                reply.text += literal + value
-                reply.tokens += len(shared) + len(ids)
-        for reply in replies:
-            reply.text += slots[-1][2]
-        return behind
+        shared, values, ending = self.encoder.segment(literal, slot, following)
+        spare = len(values[0]) - ending  # tokens of the first value that are its own
+        for reply in batch.rows:
+            if reply.tail is None:
+                reply.unfed += shared
+            else:
+                ids = self.encoder.after("x", reply.tail + slot.values[0])
+                reply.unfed = ids[: len(ids) - spare]
+                reply.tail = None
+        batch.feed([reply.unfed for reply in batch.rows])
+        odds = compete(batch, values)
+        chosen = odds.argmax(dim=1)
+        if self.temperature:
+            chosen = draw(batch, odds.log(), self.temperature)
+        for reply, winner, chances in zip(batch.rows, chosen.tolist(), odds.tolist()):
+            ids, value = values[winner], slot.values[winner]
+            reply.unfed = ids[: len(ids) - ending]
+            reply.values.append(value)
+            reply.odds.append(dict(zip(slot.values, chances)))
+            reply.text += literal + value
+            reply.spent += len(shared) + len(ids)
 
-    def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
+    def _chooser(self, batch: Batch) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
             return partial(torch.argmax, dim=-1)
-        return lambda logits: draw(rows, logits, self.temperature, self.top_k)
+        return lambda logits: draw(batch, logits, self.temperature, self.top_k)
 
-    def _write(
-        self, rows: Rows, free: Free, replies: list["_Reply"]
-    ) -> tuple[list[Written], list[int]]:
-        """Let every row write a free text (see `write_free`), and count its tokens."""
-        ending = _Ending(free)
+    def _write(self, batch: Batch, literal: str, free: Free, following: str) -> None:
+        """Let every row write a free text behind a literal that is fed (see `write_free`)."""
+        for reply, is_bad in zip(batch.rows, batch.logits.isnan().any(dim=1).tolist()):
+            reply.is_finite = not is_bad
+        write_free(batch, self._ends, partial(self._stops, free), self._chooser(batch))
+        for reply in batch.rows:
+            text, reply.tail = self._join(reply, free, following)
+            reply.text += literal + text
+            reply.free = unescaped(text) if free.json_string else text.strip()
+            reply.spent += len(reply.written)
 
-        def stops(tokens: Ids) -> bool:
-            if not ending.may_end_with(self._piece(tokens[-1])):
-                return False
-            return ending.search(ending.lead + self._decode(tokens)) is not None
-
-        most = [reply.most for reply in replies]
-        written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
-        for reply, row in zip(replies, written):
-            reply.tokens += len(row.tokens)
-            reply.truncated = row.truncated
-        return written, owner
+    def _stops(self, free: Free, tokens: Ids) -> bool:
+        """Return whether the last of these tokens ends a free text; no more of it is read than is needed."""
+        stop = free.stop.casefold()
+        if not stop or stop[-1] not in self._piece(tokens[-1]).casefold():
+            return False
+        near = free.lead + self._decode(tokens[-len(free.stop.encode()) :])
+        if stop not in near.casefold():
+            return False
+        return free.end(free.lead + self._decode(tokens)) is not None
 
     def _decode(self, tokens: Ids) -> str:
         return self.tokenizer.batch_decode(
             [tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False
         )[0]
 
-    def _join(self, written: Written, free: Free, literal: str) -> tuple[str, str]:
+    def _join(self, reply: "_Reply", free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""
-        ending = _Ending(free)
-        text = fed = ending.lead + self._decode(written.tokens)
-        if written.pending is not None:
-            whole = ending.lead + self._decode([*written.tokens, written.pending])
-            text = whole[: ending.search(whole)]
+        text = fed = free.lead + self._decode(reply.written)
+        if reply.pending is not None:
+            whole = free.lead + self._decode([*reply.written, reply.pending])
+            text = whole[: free.end(whole)]
         elif free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2:
             text += "\\"  # else what follows would be escaped
-        return text[len(ending.lead) :], (text + literal)[len(fed) :]
+        return text[len(free.lead) :], (text + literal)[len(fed) :]
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
-    def overflow_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
-        """Return by how many tokens each (condition, target) exceeds the context window; 0 or less fits."""
-        return [
-            len(condition) + len(target) - self.window
-            for condition, target in self.encoder.encode_pairs(pairs)
-        ]
+    def likelihoods(self, pairs: Sequence[tuple[str, str]], wanted: Wanted = None) -> Results:
+        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`.
 
-    def likelihoods(
-        self, pairs: Sequence[tuple[str, str]], wanted: Wanted = None
-    ) -> Iterator[tuple[int, float]]:
-        """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`."""
-        rows = self.encoder.encode_pairs(pairs)
-        lengths = [len(condition) + len(target) for condition, target in rows]
-        return self._by_batches(rows, lengths, wanted, self._likelihood_batch)
+        Of a pair that exceeds the context window it is an answer with an error.
+        """
+        encoded = self.encoder.encode_pairs(pairs)
+        rows = [_Pair(ids=condition + target, target=target) for condition, target in encoded]
+        return self._by_batches(rows, wanted, self._likelihood_batch, shares_prefix=False)
 
     @torch.inference_mode()
-    def _likelihood_batch(self, pairs: list[tuple[Ids, Ids]]) -> list[float]:
-        whole = [condition + target for condition, target in pairs]
-        keep = max(len(target) for _, target in pairs) + 1
-        rows = self._rows(whole, [0] * len(pairs), Prefix())
-        logits = rows.start(whole, self.batch_tokens, keep)
+    def _likelihood_batch(self, pairs: list["_Pair"]) -> list[float]:
+        batch = self._batch(pairs, self.batch_tokens)
+        keep = max(len(pair.target) for pair in pairs) + 1
+        logits = batch.feed([pair.ids for pair in pairs], keep)
         means = []
         # one by one: the full vocabulary in float32 is large
-        for (_, target), row in zip(pairs, logits):
-            steps = row[-len(target) - 1 : -1].float()
-            tokens = torch.tensor(target, device=steps.device)
+        for pair, row in zip(pairs, logits):
+            steps = row[-len(pair.target) - 1 : -1].float()
+            tokens = torch.tensor(pair.target, device=steps.device)
             chosen = steps.gather(1, tokens[:, None]).squeeze(1)
             means.append((chosen - steps.logsumexp(dim=1)).mean().item())
         return means
 
 
-@dataclass
-class _Reply:
-    """What a model answers to a prompt of the tokens `ids`, as far as it is written.
+def _most_tokens(parts: Sequence[Part], free: int) -> int:
+    """Return the most tokens of an answer with `free` tokens of free text; the rest takes at most one for each byte."""
+    tokens = 0
+    for part in parts:
+        if isinstance(part, Free):
+            tokens += free
+        elif isinstance(part, Slot):
+            tokens += max(len(value.encode()) for value in part.values)
+        else:
+            tokens += len(part.encode())
+    return tokens
 
-    Its free text has at most `most` tokens; `tokens` counts what the model wrote and what it chose.
+
+@dataclass(kw_only=True)
+class _Pair(Row):
+    """A condition and its target, of which the likelihood is asked."""
+
+    target: Ids
+
+
+@dataclass(kw_only=True)
+class _Reply(Row):
+    """The answer in `parts` to a prompt, as far as it is written.
+
+    Chosen and not fed yet are the tokens `unfed`, and behind a free text the text `tail`. `spent` counts the tokens that the
+    model wrote and chose.
     """
 
-    prompt: Prompt
-    ids: Ids
-    most: int
+    parts: Sequence[Part]
+    unfed: Ids
+    tail: str | None = None
     text: str = ""
     free: str | None = None
     values: list[str] = field(default_factory=list)
     odds: list[dict[str, float]] = field(default_factory=list)
-    tokens: int = 0
-    truncated: bool = False
+    spent: int = 0
     is_finite: bool = True
 
     def answer(self) -> Answer:
-        usage = {"prompt_tokens": len(self.ids), "completion_tokens": self.tokens}
+        usage = {"prompt_tokens": len(self.ids), "completion_tokens": self.spent}
         if not self.is_finite:
             return Answer(error=NOT_FINITE, usage=usage)
         if not self.values:
@@ -485,30 +448,3 @@ class _Reply:
             free=self.free,
             truncated=self.truncated,
         )
-
-
-class _Ending:
-    """Where a free text ends: before its stop, in JSON before the quote that closes the string.
-
-    A text is searched with the `lead` before it: the line break that ends the prompt, which may be the stop's own.
-    """
-
-    def __init__(self, free: Free):
-        stop = free.stop
-        escaped = re.escape(stop)
-        before = r"(?<!\\)(?:\\\\)*" if free.json_string else ""
-        self.lead = "\n" if stop.startswith("\n") else ""
-        self._stop = re.compile(f"{before}(?P<stop>{escaped})", re.I)
-        # Only a token that holds the stop, or begins with an end of it, can complete it.
-        ends = [re.escape(stop[at:]) for at in range(1, len(stop))]
-        self._last = re.compile("|".join([escaped, *(rf"\A{end}" for end in ends)]), re.I)
-        self._is_known = bool(stop)
-
-    def may_end_with(self, piece: str) -> bool:
-        """Return whether a text may end with this token."""
-        return self._is_known and self._last.search(piece) is not None
-
-    def search(self, text: str) -> int | None:
-        """Return the place at which a text ends; None if it goes on."""
-        match = self._stop.search(text)
-        return match and match.start("stop")

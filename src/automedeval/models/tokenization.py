@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import chain, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +117,9 @@ class PromptEncoder:
             raise RecordError(
                 f"its values cannot be found, for it is tokenized otherwise: {text!r}"
             )
-        held = {start + place for span in spans for place in range(*span)}
-        return [int(not held.isdisjoint(range(*token))) for token in pairwise(ends)]
+        held = set(chain.from_iterable(range(*span) for span in spans))
+        places = [end - start for end in ends]
+        return [int(not held.isdisjoint(range(*token))) for token in pairwise(places)]
 
     def after(self, anchor: str, text: str) -> Ids:
         """Tokenize a text as it is tokenized after `anchor`."""
@@ -136,7 +137,7 @@ class PromptEncoder:
         key = (literal, slot.values, following)
         if key not in self._segments:
             whole = [self.after("\n", literal + value) for value in slot.values]
-            ending = int(any(a != b and b[: len(a)] == a for a in whole for b in whole))
+            ending = int(any(a != b and b[: len(a)] == a for a, b in permutations(whole, 2)))
             if ending:
                 longer = [
                     self.after("\n", literal + value + (following or "\n")) for value in slot.values
@@ -150,7 +151,7 @@ class PromptEncoder:
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:
         """Tokenize both texts of (condition, target) pairs; the condition begins with the tokenizer's BOS, if it has one."""
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
-        texts = [[{"role": "user", "content": text}] for pair in pairs for text in pair]
+        texts = [[{"role": "user", "content": text}] for text in chain.from_iterable(pairs)]
         ids = iter(self._ids(texts, chat_template=_TEXT_ALONE) if texts else ())
         return [(start + condition, target) for condition, target in zip(ids, ids)]
 
