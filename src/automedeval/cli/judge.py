@@ -13,9 +13,11 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 import shlex
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import automedeval
@@ -61,10 +63,10 @@ from automedeval.records import (
 )
 from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.records.command_line import parse
-from automedeval.records.journal import ALONE, Processes, write_lines
+from automedeval.records.journal import Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
-from automedeval.records.processes import join_processes, print_notes
+from automedeval.records.processes import is_first, join_processes, print_notes
 from automedeval.records.run_record import record_run, run_arguments
 from automedeval.records.tables.cases import CaseFile, read_cases
 from automedeval.records.tables.columns import NOT_JUDGED
@@ -75,6 +77,7 @@ from automedeval.study.introspection.mistakes import read_recorded
 
 LONGEST_NAME = 150  # letters of a folder's name; file systems take 255 bytes
 SAMPLE = Path(automedeval.__file__).parent / "sample"
+SAMPLE_CASES, SAMPLE_RATINGS = (str(SAMPLE / f"test_{of}.jsonl") for of in ("cases", "ratings"))
 
 
 @dataclass
@@ -125,16 +128,12 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
         choices=["cut"],
     )
     open: bool = option("open the report in a browser; of v1=… v2=… it is made in any case", False)
-    judge_by_default: bool = field(default=False, init=False)
-    ratings: str | None = field(default=None, init=False)  # of the packaged sample
-    # Of every table that was judged into the folder: its --columns, by which a report reads it.
-    columns_of: dict[str, list[str]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.cases = comma_list(self.cases)  # a YAML list arrives joined
         if not self.cases:
             raise RecordError("--cases names no file")
-        if self.columns and len(self.cases) > 1 and any(map(is_log, self.files)):
+        if self.columns and any(is_log(file) for _, file in map(named_file, self.cases)):
             raise RecordError("--columns are those of tables, not of logs")
         check_least(self, 1, "runs", "limit")
         if self.split and not self.dataset:
@@ -148,52 +147,42 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
             raise RecordError("--dataset: its rows say what is judged: no --orders or --baseline")
 
     @property
-    def file(self) -> str:
-        """The file of the cases, once logs are joined into one (`cases_file`)."""
-        return self.cases[0]
-
-    @property
-    def files(self) -> list[str]:
-        """The files that were given, without their names."""
-        return [file for _, file in map(named_file, self.cases)]
-
-    @property
-    def first_version(self) -> str | None:
-        """The name of the first of several tables, which is the baseline of the others; None of one file, or of logs."""
-        if len(self.cases) == 1 or is_log(self.files[0]):
-            return None
-        return named_file(self.file)[0]
-
-    @property
-    def plan(self) -> JsonObject:
-        """What is asked about a case, see `plan_requests`."""
-        return {name: getattr(self, name) for name in ("orders", "seed", "runs", "baseline")}
-
-    def check_batch(self, judge: str, rubric: Rubric, processes: Processes) -> None:
-        """Raise RecordError if a file of requests cannot be written."""
-        fault = ""
-        if parse_model(judge)[0] != "openai":
-            fault = "needs --judge openai:MODEL, the name that the model will be served by"
-        elif processes.count > 1:
-            fault = "is written by one process; start the recipe without accelerate"
-        elif rubric.mode == "checklist":
-            fault = f"{rubric.name} takes several prompts for each response; leave it out"
-        if self.batch_file and fault:
-            raise RecordError(f"--batch_file: {fault}")
-
-    def complete(self) -> tuple[str, Path]:
-        """Put in what was not given, and the files of the packaged sample; return the judge and the output folder."""
-        if self.judge is None:
-            self.judge, self.judge_by_default = default_judge(), True
-        versions = [name or Path(file).stem for name, file in map(named_file, self.cases)]
-        name = Path(self.files[0]).stem
-        if self.cases == ["sample"] and not Path("sample").exists():
-            self.cases = [str(SAMPLE / "test_cases.jsonl")]
-            self.ratings = str(SAMPLE / "test_ratings.jsonl")
-        if len(versions) > 1:
+    def folder(self) -> Path:
+        """The folder of the verdicts."""
+        if self.output:
+            return Path(self.output)
+        files = list(map(named_file, self.cases))
+        name = Path(files[0][1]).stem
+        if len(files) > 1:
+            versions = [name or Path(file).stem for name, file in files]
             name = "-".join(versions).replace("/", "-")[:LONGEST_NAME]
-        self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
-        return self.judge, Path(self.output)
+        # `likelihood:models/x` is likelihood-x
+        parts = (self.judge or default_judge()).split(":", 1)
+        return Path("verdicts", "-".join([name, *(Path(part).name for part in parts)]))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The one file of the cases that are judged, and how it is read."""
+
+    file: str
+    columns: list[str]  # of a table, as --columns says
+    textless: list[str]  # columns without a text, which may be a model's
+    first_version: str | None = None  # of tables NAME=FILE, the baseline of the others
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is judged by which judge, and what becomes of the verdicts."""
+
+    args: JudgeArguments
+    answers: Answers
+    judge: str
+    rubric: Rubric
+    plan: JsonObject  # what is asked about a case, see `plan_requests`
+    requests: Requests
+    output: Path
+    baseline: str | None  # of the report
 
 
 def main() -> None:
@@ -202,270 +191,138 @@ def main() -> None:
     args, log_args, encoder_args, chat_args = parse(
         kinds, __doc__, first=("cases", "judge", "output")
     )
-    judge_name, output = args.complete()
     processes = join_processes()
-    version = args.first_version
-    textless = read_answers(args, output, log_args, processes)
-    if args.judge_by_default:
-        tell(processes, f"judge: {judge_name} (--judge names another)")
-    rubric = rubric_of_run(args, judge_name, processes)
-    # the baseline of the report
-    reported = None if rubric.mode == "checklist" or rubric.in_words else args.baseline or version
-    # by other rubrics than pairwise ones it changes nothing that is judged
-    args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
-    if rubric.in_words:
-        args.ratings = None  # the sample's are of scores
-    args.check_batch(judge_name, rubric, processes)
-    requests = planned_requests(args, judge_name, rubric, reported)
-    tell(processes, *requests.notes, *unread_criteria(args, rubric, requests))
-    # No server is asked what it can do, or whether verdicts are this judge's.
-    chat_args.unasked = bool(args.batch_file) or (
-        args.dry_run and not any(output.glob("verdicts*.jsonl"))
-    )
-    chat_args.loads = False  # the weights are loaded when something is missing
-    judge = load_judge(
-        judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, encoder=encoder_args,
-        rationale=args.rationale, score_decoding=args.score_decoding,
-        **args.plan, **args.books(encoder_args, chat_args.device),
-    )  # fmt: skip
-    tell(processes, *references_note(judge, requests.cases))
-    args.score_decoding = judge.score_decoding or args.score_decoding
-    log = log_of_run(judge, output, requests, args, processes)
+    job = plan_job(args, read_answers(args, log_args, processes), processes)
+    judge = load(job, encoder_args, chat_args)
+    log = log_of_run(job, judge, processes)
     if args.dry_run:
         log.join_parts()
-        return tell(processes, dry_run(judge, requests, log.done(requests.digests)))
-    awaited = judge_requests(judge, requests, log, args, encoder_args, chat_args)
-    verdicts: list[Verdict] = []
-    if processes.rank == 0 and (log.new or not awaited):
-        verdicts = print_standings(log, rubric, requests, textless)
-    tell(processes, *filter(None, [awaited]))
+        return tell(dry_run(judge, job.requests, log.done(job.requests.digests)))
+    awaited = judge_requests(job, judge, log, encoder_args, chat_args)
+    verdicts = print_standings(job, log) if is_first() and (log.new or not awaited) else []
+    if awaited:
+        tell(awaited)
     print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge, log.path, verdicts)
-    if processes.rank == 0 and not awaited:
-        args.baseline = reported
-        report_on(args, output, requests)
+    if is_first() and not awaited:
+        report_on(job)
 
 
-def tell(processes: Processes, *lines: str) -> None:
+def tell(*lines: str) -> None:
     """Print lines, of several processes once."""
-    if lines and processes.rank == 0:
+    if lines and is_first():
         print("\n".join(lines), flush=True)
 
 
-def read_answers(
-    args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes
-) -> list[str]:
-    """Say what is read of each table, join logs or versions into one file; return the columns without a text.
-
-    These may be a model's. Logs and files of cases are no tables.
-    """
+def read_answers(args: JudgeArguments, log_args: LogArguments, processes: Processes) -> Answers:
+    """Say what is read of each table; join logs, or tables of versions, into one file beside the verdicts."""
+    is_sample = args.cases == ["sample"] and not Path("sample").exists()
+    given = [SAMPLE_CASES] if is_sample else args.cases
     hint = "" if args.columns else " (--columns says it otherwise)"
     textless = set[str]()
-    for file in args.files:
+    for _, file in map(named_file, given):
         table = None if is_log(file) else CaseFile(file, **args.table).table
         if table is not None:
-            tell(processes, printable(f"{file}: {'; '.join(table.notes)}{hint}"))
+            tell(printable(f"{file}: {'; '.join(table.notes)}{hint}"))
             textless.update(table.columns.textless)
-    args.cases = [cases_file(args, output, log_args, processes)]
-    return sorted(textless)
+    version, file = named_file(given[0])
+    if len(given) == 1 and not version and not is_log(file):
+        return Answers(file, args.columns, sorted(textless))
+    cases, notes = join_logs(given, log_args, **args.table)
+    joined = args.folder / "cases.jsonl"
+    write_joined(joined, cases, args.cases, processes)
+    tell(*map(printable, notes), f"cases: {joined}")
+    first_version = None if len(given) == 1 or is_log(file) else version
+    return Answers(str(joined), [], sorted(textless), first_version)
 
 
-def rubric_of_run(args: JudgeArguments, judge_name: str, processes: Processes) -> Rubric:
-    """Return the rubric of a run, and say where a language model sees the references because all cases have one."""
-    cases = None if args.rubric or args.dataset else read_cases(args.file, **args.table)
-    rubric = judge_rubric(judge_name, args.rubric, cases)
-    if cases is not None and rubric.id == GUIDED:
-        args.rubric = GUIDED  # an audit of this judge needs it
-        tell(
-            processes,
-            f"rubric: {GUIDED}, which shows the references (without them: --rubric {PACKAGED})",
-        )
-    return rubric
-
-
-def planned_requests(
-    args: JudgeArguments, judge_name: str, rubric: Rubric, baseline: str | None
-) -> Requests:
-    """Return what the judge will be asked; RecordError if that is nothing, or has no answer of the baseline."""
-    plan = args.dataset and plan_from_dataset(args, args.dataset, rubric)
-    plan = plan or planner(judge_name, rubric, **args.plan)
-    requests = Requests(args.file, args.limit, plan, **args.table)
-    if not requests:
-        raise RecordError(
-            f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
-        )
-    judged = {request.case.models[slot] for request in requests for slot in request.slots}
-    if baseline and baseline not in judged:
-        raise RecordError(
-            f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
-        )
-    return requests
-
-
-def log_of_run(
-    judge: BaseJudge, output: Path, requests: Requests, args: JudgeArguments, processes: Processes
-) -> Log:
-    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it.
-
-    What the record of an earlier run says, and this run does not, is put into the arguments.
-    """
-    again = {request.key for request in requests} if args.again else ()
-    earlier = run_arguments(output / f"run-{judge.fingerprint}.json")
-    args.again = args.again or earlier.get("again")
-    args.columns_of = earlier.get("columns_of", {}) | {args.file: args.columns}
-    alike = shorter_settings(judge, output) if args.again else ()
-    return verdict_log(
-        output, judge, processes=processes, renewed=requests.digests, alike=alike, again=again
-    )
-
-
-def unread_criteria(args: JudgeArguments, rubric: Rubric, requests: Requests) -> list[str]:
-    """Return a line if every case has criteria of its own, and the rubric, which nobody chose, reads none."""
-    chosen = args.rubric not in (None, GUIDED) or args.dataset or rubric.mode == "checklist"
-    if chosen or not all(case.criteria for case in requests.cases):
-        return []
-    return [f"the criteria of the cases are not read: that takes a language model, {CRITERIA}"]
-
-
-def judge_requests(
-    judge: BaseJudge, requests: Requests, log: Log, args: JudgeArguments, *more: Any
-) -> str | None:
-    """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers."""
-    judge.chat.prepare()
-    with log:
-        # refuses another judge's verdicts before anything is written
-        done = log.done(requests.digests)
-        tell(log.processes, *log.notes(requests.cases))
-        if log.processes.rank == 0:
-            record_run(log.run_file, args, *more)
-        if args.batch_file is None:
-            judge_missing(judge, requests, log, done)
-            return None
-        return judge_by_file(judge, requests, log, done, Path(args.batch_file))
-
-
-def report_on(args: JudgeArguments, output: Path, requests: Requests) -> None:
-    """Say the command that makes the report; of two versions, or with --open, make it."""
-    if args.limit:  # the others' verdicts are not missing
-        args.cases = [str(output / f"cases-{args.limit}.jsonl")]
-        write_lines(Path(args.file), (case.to_dict() for case in requests.cases))
-    command = report_command(args, output)
-    tell(ALONE, f"\nThe report: {command}")
-    if args.open or args.baseline:  # of two versions the report says which is better
-        page = report.main(shlex.split(command)[2:])
-        if args.open and not webbrowser.open(page.resolve().as_uri()):
-            print(f"no browser on this machine: open {page}")
-
-
-def models_of(cases: Iterable[Case]) -> set[str]:
-    return {model for case in cases for model in case.models}
-
-
-def folder_name(judge: str) -> str:
-    """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x."""
-    kind, model = parse_model(judge)
-    parts = [] if kind == "checkpoint" else [kind]
-    parts += [Path(model).name] if model else []
-    return "-".join(parts)
-
-
-def print_standings(
-    log: Log, rubric: Rubric, requests: Requests, textless: Iterable[str]
-) -> list[Verdict]:
-    """Print the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
-
-    Columns that are `textless` stand there without a score: they may be a model's.
-
-    The first answer that cannot be read is shown in full. Return the verdicts.
-    """
-    by_id = {request.case.id: request.case for request in requests}
-    cases = Cases(list(by_id.values()), requests.file)
-    verdicts = [
-        verdict
-        for verdict in log.records()
-        if verdict.case_id in by_id and max(verdict.order) < len(by_id[verdict.case_id].responses)
-    ]
-    table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
-    table += [{"model": name, MEAN: NOT_JUDGED} for name in textless]
-    lines = [f"\n{' by '.join(log.author)}", format_table(table)]
-    if any("rank" in row for row in table):
-        lines.append(RANKED)
-    lines += counts_of(verdicts, log)
-    if profile:
-        warnings = WARNINGS | {"Harm"} if profile.harm else WARNINGS
-        lines += lines_of(profile, warnings)
-    tell(ALONE, *lines, f"verdicts: {log.path}")
-    return verdicts
-
-
-def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
-    """Return what is said of a run's verdicts: the invalid ones with their errors, the counts, and what to do about them."""
-    errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
-    lines = [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
-    lines += first_unread(verdicts)
-    judged = len({verdict.case_id for verdict in verdicts})
-    counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), "
-    cut = [verdict for verdict in verdicts if verdict.truncated]
-    if cut:
-        counts += f"{len(cut)} cut off at --max_new_tokens, "
-    valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
-    lines.append(f"{counts}valid rate {valid_rate:.3f}")
-    if tokens := spent(verdicts):
-        lines.append(tokens)
-    if cut:
-        lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
-    unread = errors.total() - sum(not verdict.valid for verdict in cut)
-    if unread:
-        again = f"a judge that was changed needs a folder of its own, --output {log.path.parent}-2"
-        lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")
-    return lines
-
-
-def report_command(args: JudgeArguments, output: Path) -> str:
-    """Return the command that makes the report of these verdicts."""
-    own = args.rubric if args.rubric and Path(args.rubric).suffix else None
-    return next_command(
-        "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
-        rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
-    )  # fmt: skip
-
-
-def cases_file(
-    args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes
-) -> str:
-    """Return the file of the cases, beside the verdicts if it is made of logs or of a table for each version.
-
-    Raises:
-        RecordError: a fault of `join_logs` or of the table, or the file is there with cases or models that are all others.
-    """
-    if len(args.cases) == 1 and not named_file(args.file)[0] and not is_log(args.file):
-        return args.file
-    cases, notes = join_logs(args.cases, log_args, **args.table)
-    file = output / "cases.jsonl"
+def write_joined(file: Path, cases: list[Case], given: Sequence[str], processes: Processes) -> None:
+    """Write the cases of several files; RecordError if the file has cases or models that are all others."""
     if file.exists():
         before = list(read_records(file, Case))
         shared = {case.id for case in before} & {case.id for case in cases}
         if not shared or models_of(before) != models_of(cases):
-            these = ", ".join(args.cases)
+            these = ", ".join(given)
             raise RecordError(f"{file} holds other cases than {these}: choose another --output")
     processes.wait()  # every process has compared before one writes
-    if processes.rank == 0:
+    if is_first():
         file.parent.mkdir(parents=True, exist_ok=True)
         write_lines(file, (case.to_dict() for case in cases))
-        print("\n".join([*map(printable, notes), f"cases: {file}"]))
     processes.wait()
-    args.columns = []  # those of the tables
-    return str(file)
+
+
+def models_of(cases: Iterable[Case]) -> set[str]:
+    return set(chain.from_iterable(case.models for case in cases))
+
+
+def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Job:
+    """Choose the judge, the rubric and the baseline, and plan what is asked.
+
+    RecordError if nothing is asked, or nothing about the baseline.
+    """
+    judge = args.judge or default_judge()
+    if args.judge is None:
+        tell(f"judge: {judge} (--judge names another)")
+    table = {"blank": args.blank, "columns": answers.columns}
+    rubric = choose_rubric(judge, args, read_cases(answers.file, **table))
+    if args.batch_file:
+        check_batch(judge, rubric, processes)
+    baseline = args.baseline or answers.first_version
+    if rubric.mode == "checklist" or rubric.in_words:
+        baseline = None
+    # By other rubrics than pairwise ones the baseline changes nothing that is judged.
+    compared = baseline if rubric.mode == "pairwise" and not args.dataset else None
+    asked = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": compared}
+    if args.dataset:
+        plan = plan_from_dataset(args, args.dataset, rubric, read_cases(answers.file, **table))
+    else:
+        plan = planner(judge, rubric, **asked)
+    requests = Requests(answers.file, args.limit, plan, **table)
+    if not requests:
+        raise RecordError(
+            f"{answers.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
+        )
+    judged = models_of(request.case for request in requests)
+    if baseline and baseline not in judged:
+        raise RecordError(
+            f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
+        )
+    tell(*requests.notes)
+    is_own_choice = args.rubric not in (None, GUIDED) or args.dataset or rubric.mode == "checklist"
+    if not is_own_choice and all(case.criteria for case in requests.cases):
+        tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
+    return Job(args, answers, judge, rubric, asked, requests, args.folder, baseline)
+
+
+def choose_rubric(judge: str, args: JudgeArguments, cases: Iterable[Case]) -> Rubric:
+    """Return the rubric of a run, and say where a language model sees the references because all cases have one."""
+    rubric = judge_rubric(judge, args.rubric, None if args.dataset else cases)
+    if rubric.id == GUIDED and not (args.rubric or args.dataset):
+        tell(f"rubric: {GUIDED}, which shows the references (without them: --rubric {PACKAGED})")
+    return rubric
+
+
+def check_batch(judge: str, rubric: Rubric, processes: Processes) -> None:
+    """Raise RecordError if a file of requests cannot be written."""
+    fault = ""
+    if parse_model(judge)[0] != "openai":
+        fault = "needs --judge openai:MODEL, the name that the model will be served by"
+    elif processes.count > 1:
+        fault = "is written by one process; start the recipe without accelerate"
+    elif rubric.mode == "checklist":
+        fault = f"{rubric.name} takes several prompts for each response; leave it out"
+    if fault:
+        raise RecordError(f"--batch_file: {fault}")
 
 
 def plan_from_dataset(
-    args: JudgeArguments, dataset: str, rubric: Rubric
+    args: JudgeArguments, dataset: str, rubric: Rubric, cases: Iterable[Case]
 ) -> Callable[[Case], list[Request]]:
     """Return the plan that judges the prompts of a data set's training rows, those by this rubric.
 
     Raises:
-        RecordError: no row by this rubric, or a row whose case is not in --cases or has changed.
+        RecordError: no row by this rubric, or a row whose case is not among these or has changed.
     """
     # pyarrow takes its time, and only rows need it
     from automedeval.study.dataset.folder import dataset_folder, read_dataset, read_split
@@ -475,14 +332,12 @@ def plan_from_dataset(
     if args.split:
         training = read_split(folder, args.split).to_pylist()
     rows = [row for row in training if row["rubric"] == rubric.name]
-    wanted = {row["case_id"] for row in rows}
-    cases = {case.id: case for case in read_cases(args.file, **args.table) if case.id in wanted}
-    recorded = {
-        row.case.id: row for row in read_recorded(rows, cases, {rubric.name: rubric}, dataset)
-    }
+    by_id = {case.id: case for case in cases}
+    recorded = read_recorded(rows, by_id, {rubric.name: rubric}, dataset)
+    row_of = {row.case.id: row for row in recorded}
 
     def plan(case: Case) -> list[Request]:
-        if (row := recorded.get(case.id)) is None:
+        if (row := row_of.get(case.id)) is None:
             return []
         # The same responses in the same slots (Algorithm 2, line 5).
         rationale = args.rationale and row.reading.rationale is not None
@@ -492,3 +347,128 @@ def plan_from_dataset(
         ]
 
     return plan
+
+
+def load(job: Job, encoder_args: EncoderArguments, chat_args: ChatArguments) -> BaseJudge:
+    """Load the judge, without the weights of a model; say where it does not read the references of the cases."""
+    args = job.args
+    # No server is asked what it can do, or whether verdicts are this judge's.
+    chat_args.unasked = bool(args.batch_file) or (
+        args.dry_run and not any(job.output.glob("verdicts*.jsonl"))
+    )
+    chat_args.loads = False  # the weights are loaded when something is missing
+    judge = load_judge(
+        job.judge, job.rubric, chat_args, name=args.judge_name, cases=job.requests.cases, encoder=encoder_args,
+        rationale=args.rationale, score_decoding=args.score_decoding,
+        **job.plan, **args.books(encoder_args, chat_args.device),
+    )  # fmt: skip
+    tell(*references_note(judge, job.requests.cases))
+    return judge
+
+
+def log_of_run(job: Job, judge: BaseJudge, processes: Processes) -> Log:
+    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it."""
+    again = {request.key for request in job.requests} if job.args.again else ()
+    earlier = run_arguments(job.output / f"run-{judge.fingerprint}.json")
+    alike = shorter_settings(judge, job.output) if again or earlier.get("again") else ()
+    digests = job.requests.digests
+    return verdict_log(
+        job.output, judge, processes=processes, renewed=digests, alike=alike, again=again
+    )
+
+
+def judge_requests(job: Job, judge: BaseJudge, log: Log, *more: Any) -> str | None:
+    """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers."""
+    judge.chat.prepare()
+    with log:
+        # refuses another judge's verdicts before anything is written
+        done = log.done(job.requests.digests)
+        tell(*log.notes(job.requests.cases))
+        if is_first():
+            record_run(log.run_file, job.args, settled(job, judge, log), *more)
+        if job.args.batch_file is None:
+            judge_missing(judge, job.requests, log, done)
+            return None
+        return judge_by_file(judge, job.requests, log, done, Path(job.args.batch_file))
+
+
+def settled(job: Job, judge: BaseJudge, log: Log) -> SimpleNamespace:
+    """Return the arguments that this run settled, for its record; `columns_of` has the --columns of each table by its file."""
+    columns_of = run_arguments(log.run_file).get("columns_of", {})
+    guided = GUIDED if job.rubric.id == GUIDED else None  # an audit of this judge needs it
+    return SimpleNamespace(
+        judge=job.judge,
+        rubric=job.args.rubric or guided,
+        score_decoding=judge.score_decoding or job.args.score_decoding,
+        again="cut" if log.alike else None,
+        columns_of=columns_of | {job.answers.file: job.answers.columns},
+    )
+
+
+def print_standings(job: Job, log: Log) -> list[Verdict]:
+    """Print the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
+
+    Columns without a text stand there without a score: they may be a model's. The first answer that cannot be read is shown
+    in full. Return the verdicts.
+    """
+    by_id = {request.case.id: request.case for request in job.requests}
+    cases = Cases(list(by_id.values()), job.answers.file)
+    verdicts = [
+        verdict
+        for verdict in log.records()
+        if verdict.case_id in by_id and max(verdict.order) < len(by_id[verdict.case_id].responses)
+    ]
+    table, profile = rank(cases, verdicts, job.rubric, log.path) if verdicts else ([], None)
+    table += [{"model": name, MEAN: NOT_JUDGED} for name in job.answers.textless]
+    lines = [f"\n{' by '.join(log.author)}", format_table(table)]
+    if any("rank" in row for row in table):
+        lines.append(RANKED)
+    lines += counts_of(verdicts, log)
+    if profile:
+        warnings = WARNINGS | {"Harm"} if profile.harm else WARNINGS
+        lines += lines_of(profile, warnings)
+    tell(*lines, f"verdicts: {log.path}")
+    return verdicts
+
+
+def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
+    """Return what is said of a run's verdicts: the invalid ones with their errors, the counts, and what to do about them."""
+    invalid = [verdict for verdict in verdicts if not verdict.valid]
+    cut = [verdict for verdict in verdicts if verdict.truncated]
+    errors = Counter(verdict.error for verdict in invalid)
+    lines = [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    lines += first_unread(invalid)
+    judged = len({verdict.case_id for verdict in verdicts})
+    counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), "
+    if cut:
+        counts += f"{len(cut)} cut off at --max_new_tokens, "
+    valid_rate = 1 - len(invalid) / len(verdicts) if verdicts else 0.0
+    lines.append(f"{counts}valid rate {valid_rate:.3f}")
+    if tokens := spent(verdicts):
+        lines.append(tokens)
+    if cut:
+        lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
+    if unread := sum(not verdict.truncated for verdict in invalid):
+        again = f"a judge that was changed needs a folder of its own, --output {log.path.parent}-2"
+        lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")
+    return lines
+
+
+def report_on(job: Job) -> None:
+    """Say the command that makes the report; of two versions, or with --open, make it."""
+    args, cases = job.args, job.answers.file
+    own_rubric = args.rubric if Path(args.rubric or "").suffix else None
+    has_ratings = cases == SAMPLE_CASES and not job.rubric.in_words
+    ratings = SAMPLE_RATINGS if has_ratings else None  # which are of scores
+    if args.limit:  # the others' verdicts are not missing
+        cases = str(job.output / f"cases-{args.limit}.jsonl")
+        write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))
+    command = next_command(
+        "report", {"offline": is_offline()}, (), verdicts=job.output, cases=cases, ratings=ratings, blank=args.blank,
+        rubric=own_rubric, baseline=job.baseline, output=f"reports/{job.output.name}",
+    )  # fmt: skip
+    tell(f"\nThe report: {command}")
+    if args.open or job.baseline:  # of two versions the report says which is better
+        page = report.main(shlex.split(command)[2:])
+        if args.open and not webbrowser.open(page.resolve().as_uri()):
+            print(f"no browser on this machine: open {page}")

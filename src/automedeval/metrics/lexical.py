@@ -25,9 +25,10 @@ def words(text: str) -> list[str]:
 
 def longer_text(cases: Sequence[Case]) -> ndarray:
     """Score a response by its number of words; float [responses of all cases]."""
-    return np.array(
-        [len(words(response.text)) for case in cases for response in case.responses], dtype=float
-    )
+    counts: list[int] = []
+    for case in cases:
+        counts += [len(words(response.text)) for response in case.responses]
+    return np.array(counts, dtype=float)
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,12 @@ def rouge_l(cases: Sequence[Case]) -> ndarray:
 
 def random_scores(cases: Sequence[Case]) -> ndarray:
     """Score a response by a hash of case id and text, uniform on [0, 1)."""
-    keys = (f"0\0{case.id}\0{response.text}" for case in cases for response in case.responses)
-    return np.array(
-        [int.from_bytes(hashlib.sha256(key.encode()).digest()[:6]) / 2**48 for key in keys]
-    )
+    scores = []
+    for case in cases:
+        for response in case.responses:
+            key = f"0\0{case.id}\0{response.text}".encode()
+            scores.append(int.from_bytes(hashlib.sha256(key).digest()[:6]) / 2**48)
+    return np.array(scores)
 
 
 BASELINES: dict[str, Callable[[Sequence[Case]], ndarray]] = {

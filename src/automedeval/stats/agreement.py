@@ -119,14 +119,6 @@ class Panel:
         """Sum values of pairs over each case."""
         return np.bincount(self.case_of_pair, values, self.cases)
 
-    def responses_per_case(self, values: ndarray) -> ndarray:
-        """Sum values of responses over each case."""
-        return np.bincount(self.case, values, self.cases)
-
-    def per_group(self, values: ndarray) -> ndarray:
-        """Sum values of responses over each group."""
-        return np.bincount(self.group, values, len(self.case_of))
-
 
 def concordance(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
     """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`."""
@@ -250,6 +242,7 @@ def midranks(weights: ndarray, levels: ndarray) -> ndarray:
 
 
 CHOICES = ("first", "second", "tie", "neither")
+TURNED = [1, 0, 2, 3]  # the choices where the responses change places
 NO_CHOICE = -1
 KAPPA_OF_CHOICES = partial(kappa, 1 - np.eye(len(CHOICES)))
 
@@ -280,14 +273,13 @@ def choice_agreement(
     """
     right = (people == judge).astype(float)
     valid = judge >= 0
-    people, judge, turned = people[valid], judge[valid], np.array([1, 0, 2, 3])
-    rows = np.concatenate([people, turned[people]])
-    columns = np.concatenate([judge, turned[judge]])
-    tables = degree_tables(rows, columns, np.tile(case[valid], 2), cases, len(CHOICES))
-    reason = "both always chose the same" if len(judge) else "no valid verdict"
+    tables = degree_tables(people, only(judge, valid), case, cases, len(CHOICES))
+    tables += tables[:, TURNED][:, :, TURNED]
+    n = int(valid.sum())
+    reason = "both always chose the same" if n else "no valid verdict"
     return {
         "accuracy": mean_of(right, case, cases, "no pair that people chose about", SHARE),
-        "kappa": Statistic(tables.reshape(cases, -1), KAPPA_OF_CHOICES, len(judge), reason),
+        "kappa": Statistic(tables.reshape(cases, -1), KAPPA_OF_CHOICES, n, reason),
     }
 
 

@@ -7,7 +7,7 @@ raters are held fixed. Cases that depend on each other, as those on one passage,
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,13 @@ class Statistic:
         """Return the sums [resamples, sums] under counts [resamples, cases]."""
         return counts[:, self.cells] if self.columns is None else counts @ self.columns
 
-    def units(self, clusters: ndarray) -> int:
-        """Return the number of clusters with a case that contributes, by the cluster of each case."""
+    def estimate(self, value: float, draws: ndarray, clusters: ndarray) -> "Estimate":
+        """Return the estimate of a value with draws [resamples], by the cluster of each case."""
         there: Any = self.cells if self.columns is None else self.columns.any(axis=1)
-        return len(np.unique(clusters[there]))
+        units = len(np.unique(clusters[there]))  # with a case that contributes
+        if np.isnan(value):
+            return Estimate(None, n=self.n, reason=self.reason, cases=units, draws=draws)
+        return estimate_from(value, draws, units, self.n, self.bounds)
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,13 @@ class Estimate:
     chance: float | None = None
 
     def to_dict(self) -> Tree:
-        record: Tree = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
-        if self.reason:
-            record["reason"] = self.reason
-        if self.approximate:
-            record["approximate"] = True
-        if self.chance is not None:
-            record["chance"] = self.chance
-        return record
+        about = {
+            "reason": self.reason,
+            "approximate": self.approximate or None,
+            "chance": self.chance,
+        }
+        known = {name: value for name, value in about.items() if value is not None}
+        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n, **known}
 
 
 def ratio(numerators: ndarray, denominators: ndarray, reason: str = "no pair") -> Statistic:
@@ -169,7 +171,7 @@ def resample_counts(cases: int, resamples: int) -> Iterator[ndarray]:
 def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES) -> Any:
     """Return a copy of nested dicts and lists in which every `Statistic` and `Joint` is replaced by its `Estimate`.
 
-    All estimates use the same resamples, of so many cases, or of clusters by the number of that of each case; see `interval`.
+    All use the same resamples, of so many cases, or of clusters by the number of that of each case; see `estimate_from`.
     """
     statistics: list[Statistic] = []
 
@@ -209,65 +211,55 @@ def bootstrap(
     """Estimate statistics from the same resamples; see `estimate`."""
     clusters = np.arange(cases) if isinstance(cases, int) else cases
     # One product for all sums: the counts are read once.
-    wide = [statistic.columns for statistic in statistics if statistic.columns is not None]
-    columns = np.concatenate([np.empty((len(clusters), 0)), *wide], axis=1)
+    none = np.empty((len(clusters), 0))
+    wide = [none if part.columns is None else part.columns for part in statistics]
+    columns = np.concatenate([none, *wide], axis=1)
     edges = np.cumsum([part.shape[1] for part in wide])
 
     def figures(counts: ndarray) -> ndarray:
-        of_wide = iter(np.split(counts @ columns, edges, axis=1))
+        sums = np.split(counts @ columns, edges, axis=1)
         figures = np.empty((len(statistics), len(counts)))
-        for figure, statistic in zip(figures, statistics):
-            has_cells = statistic.columns is None
-            figure[:] = statistic.of(statistic.sums(counts) if has_cells else next(of_wide))
+        for figure, statistic, own in zip(figures, statistics, sums):
+            figure[:] = statistic.of(own if statistic.cells is None else statistic.sums(counts))
         return figures
 
-    values = figures(np.ones((1, len(clusters))))[:, 0]
-    resampled = [np.empty((len(statistics), 0))]
-    for counts in resample_counts(len(np.unique(clusters)), resamples):
-        resampled.append(figures(counts[:, clusters]))
-    estimates = []
-    for statistic, value, draws in zip(statistics, values, np.concatenate(resampled, axis=1)):
-        units, n = statistic.units(clusters), statistic.n
-        if np.isnan(value):
-            nothing = Estimate(None, n=n, reason=statistic.reason, cases=units, draws=draws)
-            estimates.append(nothing)
-        else:
-            estimates.append(estimate_from(float(value), draws, units, n, statistic.bounds))
-    return estimates
+    (values,) = figures(np.ones((1, len(clusters)))).T
+    resampled = [
+        figures(counts[:, clusters])
+        for counts in resample_counts(len(np.unique(clusters)), resamples)
+    ]
+    drawn = zip(statistics, values.tolist(), np.hstack(resampled))
+    return [statistic.estimate(value, draws, clusters) for statistic, value, draws in drawn]
 
 
 def estimate_from(
     value: float, draws: ndarray, cases: int, n: int, bounds: Bounds = None
 ) -> Estimate:
-    """Return the estimate of a figure of n units whose values in the resamples are `draws`."""
-    low, high, reason = interval(value, draws, cases, bounds)
-    return Estimate(value, low, high, n, reason, cases < FEW_CASES, cases, draws)
-
-
-def interval(
-    value: float, draws: ndarray, cases: int, bounds: Bounds = None
-) -> tuple[float | None, float | None, str | None]:
-    """Return (low, high, reason): an interval of 95 % for a figure with draws [resamples], or why there is none.
+    """Return the estimate of a figure of n units with draws [resamples], and its interval of 95 % or why there is none.
 
     The expanded percentile interval (Hesterberg 2015, "What teachers should know about the bootstrap"): the percentiles are
     moved outwards as Student's t requires for this number of cases. If all draws are equal to a bound, it is the exact
     binomial interval. Resamples in which the figure is undefined are left out; if they are more than 5 %, there is no
     interval.
     """
-    if cases < 2:
-        return None, None, "one case has no interval"
+    figure = Estimate(value, n=n, approximate=cases < FEW_CASES, cases=cases, draws=draws)
     defined = draws[is_known(draws)]
+    if cases < 2:
+        return replace(figure, reason="one case has no interval")
     if len(defined) < 0.95 * len(draws):
-        return None, None, f"undefined in {1 - len(defined) / len(draws):.0%} of the resamples"
+        missing = 1 - len(defined) / len(draws)
+        return replace(figure, reason=f"undefined in {missing:.0%} of the resamples")
     if _constant(defined):
-        for bound in bounds or ():
-            if abs(bound - value) <= ROUNDING:
-                return *binomial_interval(bound, cases, bounds), None
-        return None, None, NO_SPREAD
+        ends = binomial_interval(value, cases, bounds, ROUNDING)
+        return (
+            replace(figure, low=ends[0], high=ends[1])
+            if ends
+            else replace(figure, reason=NO_SPREAD)
+        )
     edge = scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))
-    tail = float(scipy.special.ndtr(edge))
-    low, high = np.quantile(defined, [tail, 1 - tail])
-    return float(low), float(high), None
+    tail = scipy.special.ndtr(edge)
+    low, high = np.quantile(defined, [tail, 1 - tail]).tolist()
+    return replace(figure, low=low, high=high)
 
 
 def _constant(draws: ndarray) -> bool:
@@ -275,11 +267,15 @@ def _constant(draws: ndarray) -> bool:
     return bool(np.ptp(draws) <= ROUNDING * max(1.0, abs(draws[0])))
 
 
-def binomial_interval(value: float, cases: int, bounds: Any) -> tuple[float, float]:
+def binomial_interval(
+    value: float, cases: int, bounds: Bounds, rounding: float
+) -> tuple[float, float] | None:
     """Return the exact binomial (Clopper-Pearson) interval of a mean whose cases all have one of the bounds as their value."""
-    low, high = bounds
+    low, high = bounds or (np.nan, np.nan)
     width = (high - low) * (1 - 0.025 ** (1 / cases))
-    return (high - width, high) if value == high else (low, low + width)
+    if abs(value - low) <= rounding:
+        return low, low + width
+    return (high - width, high) if abs(value - high) <= rounding else None
 
 
 def p_value(estimate: Estimate) -> float | None:
@@ -291,7 +287,7 @@ def p_value(estimate: Estimate) -> float | None:
 
     def z(draws: ndarray) -> float:
         is_zero = np.abs(draws) <= ROUNDING
-        below = (draws[~is_zero] < 0).sum() + 0.5 * is_zero.sum()
+        below = (draws < -ROUNDING).sum() + 0.5 * is_zero.sum()
         return scipy.special.ndtri((below + 0.5) / (len(draws) + 1))
 
     return _two_sided(estimate, z)
@@ -308,16 +304,16 @@ def t_test(estimate: Estimate) -> float | None:
 
 
 def _two_sided(estimate: Estimate, z: Callable[[ndarray], float]) -> float | None:
-    """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `interval`."""
+    """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `estimate_from`."""
     draws, cases = estimate.draws, estimate.cases
     defined = draws[is_known(draws)]
     is_whole = estimate.value is not None and cases > 1 and len(defined) == len(draws) > 0
     if is_whole and _constant(defined):
-        return 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**cases))
+        return 1.0 if abs(defined[0]) <= ROUNDING else 0.5 ** (cases - 1)
     if estimate.low is None:
         return None
     t = abs(z(defined)) * np.sqrt((cases - 1) / cases)
-    return float(min(1.0, 2 * scipy.special.stdtr(cases - 1, -t)))
+    return float(2 * scipy.special.stdtr(cases - 1, -t))
 
 
 def difference(first: Estimate, second: Estimate, bounds: Bounds = (-1.0, 1.0)) -> Estimate:

@@ -95,9 +95,8 @@ def forecast(values: Sequence[float | None]) -> Tree:
     record |= {"small_rest": SMALL_REST, "round_of_small_rest": curve.round_of_small_rest()}
     freedom = rounds - LEAST_ROUNDS
     error = math.sqrt(2 * best.cost / freedom) if freedom else None
-    record |= {"exact": not freedom, "residual_error": error, "next": []}
-    if not freedom:
-        record["no_interval"] = EXACT
+    no_interval = None if freedom else EXACT
+    record |= {"residual_error": error, "no_interval": no_interval, "next": []}
     inverse = np.linalg.pinv(best.jac)
     for t in range(rounds, rounds + AHEAD):
         value = curve.at(t)

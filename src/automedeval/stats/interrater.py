@@ -33,19 +33,18 @@ def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> dict[str,
     values = centred(ratings[use], rated)
     count = rated.sum(axis=1)
     total = values.sum(axis=1)
-    between = total**2 / np.maximum(count, 1)
-    parts = [np.ones(n), (values**2).sum(axis=1), between, total, count, count**2]
+    parts = [np.ones(n), (values**2).sum(axis=1), total**2 / count, total, count, count**2]
     if crossed:
         parts += list(values.T)
     columns = case_sums(parts, case[use], cases)
     kind = "A" if crossed else "1"
     return {
-        f"ICC({kind},1)": Statistic(columns, partial(_icc, False), n, reason),
-        f"ICC({kind},k)": Statistic(columns, partial(_icc, True), n, reason),
+        f"ICC({kind},{raters})": Statistic(columns, partial(_icc, raters == "1"), n, reason)
+        for raters in "1k"
     }
 
 
-def _icc(of_mean: bool, sums: ndarray) -> ndarray:
+def _icc(of_one: bool, sums: ndarray) -> ndarray:
     """Return the correlation of one rater, or of the mean of all, by the sums of `icc`, last those of crossed raters."""
     targets, squares, between, total, count, count_squares = sums[:, :SUMS].T
     of_raters = sums[:, SUMS:]
@@ -59,9 +58,7 @@ def _icc(of_mean: bool, sums: ndarray) -> ndarray:
             raters = (of_raters**2).sum(axis=1) / targets - centre
             error = (squares - between - raters) / ((targets - 1) * (k - 1))
             excess = (raters / (k - 1) - error) / targets
-        whole = rows + excess
-        if not of_mean:
-            whole = whole + (k - 1) * (error + excess)
+        whole = rows + excess + of_one * (k - 1) * (error + excess)
         variance = (squares - centre) / (count - 1)
         none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
         share = (rows - error) / whole
@@ -79,7 +76,7 @@ def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) 
     values, case, n = ratings[use], case[use], int(use.sum())
     used = is_known(values)
     count = used.sum(axis=1)
-    others = np.maximum(count - 1, 1)
+    others = count - 1
     reason = "no response with two ratings, or all ratings the same"
     if level == "interval":
         values = centred(values, used)
@@ -98,8 +95,7 @@ def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) 
     together = tallies[:, :, None] * tallies[:, None, :]
     oneself = np.eye(len(levels)) * tallies[:, :, None]
     coincidences = (together - oneself) / others[:, None, None]
-    columns = np.zeros((cases, len(levels) ** 2))
-    np.add.at(columns, case, coincidences.reshape(n, -1))
+    columns = case_sums(coincidences.reshape(n, -1).T, case, cases)
     return Statistic(columns, _ordinal_alpha, n, reason)
 
 

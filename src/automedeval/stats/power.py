@@ -22,11 +22,10 @@ def cases_needed(difference: Estimate, level: float = LEVEL) -> int | None:
     """
     if not difference.value:
         return None
-    spread = float(np.nanstd(difference.draws)) * math.sqrt(difference.cases)
+    spread = np.nanstd(difference.draws) * math.sqrt(difference.cases)
     if spread < ROUNDING:
         return math.ceil(1 - math.log2(level))
-    edge = -float(scipy.special.ndtri(level / 2))
-    needed = (
-        spread * (edge + float(scipy.special.ndtri(POWER))) / difference.value
-    ) ** 2 + edge**2 / 2
+    edge = -scipy.special.ndtri(level / 2)
+    reach = spread * (edge + scipy.special.ndtri(POWER))
+    needed = (reach / difference.value) ** 2 + edge**2 / 2
     return math.ceil(needed) if needed <= MOST else None

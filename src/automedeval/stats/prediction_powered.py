@@ -34,6 +34,8 @@ about 0.5 % of the width at n = 100. Quantiles are Student's, with n - 1 degrees
 cases to rate, the intervals are not valid, and nothing here can detect it.
 """
 
+import math
+
 import numpy as np
 import scipy
 from numpy import ndarray
@@ -50,6 +52,7 @@ from automedeval.stats.bootstrap import (
 
 LEAST_RATED = 10  # rated cases needed to estimate the weight of a judge
 NOTHING = 1e-12  # a sum of squares of rounding errors
+NO_ERROR = 1e-9
 
 
 def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -> Tree:
@@ -134,16 +137,14 @@ def _gamma(y: ndarray, g: ndarray, n: int, squares: float) -> ndarray:
 
 def _interval(value: float, variance: float, cases: int, bounds: Bounds) -> Estimate:
     """Return value ± t √variance, within bounds; without variance, the binomial interval or none."""
-    error = float(np.sqrt(variance))
+    error = math.sqrt(variance)
     is_few = cases < FEW_CASES
-    if error <= 1e-9 * max(1.0, abs(value)):
-        for bound in bounds or ():
-            if abs(value - bound) <= 1e-9:
-                low, high = binomial_interval(bound, cases, bounds)
-                same = "all cases have the same value: exact binomial interval"
-                return Estimate(value, low, high, cases, same, is_few, cases)
+    if error <= NO_ERROR * max(1.0, abs(value)):
+        if ends := binomial_interval(value, cases, bounds, NO_ERROR):
+            same = "all cases have the same value: exact binomial interval"
+            return Estimate(value, *ends, cases, same, is_few, cases)
         return Estimate(value, n=cases, reason=NO_SPREAD, cases=cases)
-    reach = float(scipy.special.stdtrit(cases - 1, 0.975)) * error
+    reach = scipy.special.stdtrit(cases - 1, 0.975) * error
     least, most = bounds or (-np.inf, np.inf)
     value, low, high = np.clip([value, value - reach, value + reach], least, most).tolist()
     return Estimate(value, low, high, cases, None, is_few, cases)

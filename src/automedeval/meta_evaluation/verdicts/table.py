@@ -447,7 +447,8 @@ class VerdictTable:
         panel = self.cases.panel
         if self.of_pairs:
             return self.given + panel.per_case(self.missing.sum(axis=0))
-        return self.given + sum(panel.responses_per_case(absent) > 0 for absent in self.missing)
+        absent = [np.bincount(panel.case, missing, panel.cases) for missing in self.missing]
+        return self.given + sum(responses > 0 for responses in absent)
 
     @cached_property
     def valid_by_response(self) -> tuple[ndarray, ndarray]:

@@ -7,13 +7,14 @@ similar a text is to its reference, not whether it is correct.
 This file imports nothing of the package: `evaluate.load` copies this file alone.
 """
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import datasets
@@ -66,11 +67,7 @@ def rationale_score(
     predictions, references = check_texts(predictions, references)
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
-    device = "cpu"
-    if torch.cuda.is_available():
-        device = "cuda"
-    elif torch.backends.mps.is_available():
-        device = "mps"
+    device = str(torch.accelerator.current_accelerator(check_available=True) or "cpu")
     items = list(zip(predictions, references))
     result: dict[str, Any] = {"revisions": {}}
     empty: set[int] = set()
@@ -81,7 +78,7 @@ def rationale_score(
         pairs = [[(text.strip(), other.strip()) for other in others] for text, others in items]
         best = model.best(pairs, [0.0] * 3, empty, cut)
         columns = dict(zip(("precision", "recall", "f1"), map(list, zip(*best))))
-        means = {name: sum(column) / len(column) for name, column in columns.items()}
+        means = {name: fmean(column) for name, column in columns.items()}
         settings = _bert_score().get_hash(bert_model, layers, False, False, False, False)
         result |= {"bert_score": columns, "mean_bert_score": means, "bert_score_hash": settings}
         result["revisions"] |= model.revision
@@ -91,7 +88,7 @@ def rationale_score(
         best = model.best(pairs, [], empty, cut)
         scores = [row[0] if row else None for row in best]
         defined = [score for score in scores if score is not None]
-        mean = sum(defined) / len(defined) if defined else None
+        mean = fmean(defined) if defined else None
         result |= {"bart_score": scores, "mean_bart_score": mean}
         result["bart_score_undefined"] = len(scores) - len(defined)
         result["revisions"] |= model.revision
@@ -111,20 +108,17 @@ def check_texts(
         raise ValueError(
             f"{len(predictions)} predictions, {len(lists)} references: must be as many, at least one"
         )
-    for index, (prediction, texts) in enumerate(zip(predictions, lists)):
-        _check_text(f"predictions[{index}]", prediction)
-        if not isinstance(texts, (list, tuple)) or not texts:
+    for index, (text, texts) in enumerate(zip(predictions, lists)):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"predictions[{index}] must be a text, not {type(text).__name__}: {text!r:.60}"
+            )
+        is_list = isinstance(texts, (list, tuple))
+        if not is_list or not texts or not all(isinstance(other, str) for other in texts):
             raise ValueError(
                 f"references[{index}] must be a text or a list of one text or more, not {texts!r:.60}"
             )
-        for text in texts:
-            _check_text(f"references[{index}]", text)
-    return predictions, [list(texts) for texts in lists]
-
-
-def _check_text(where: str, text: Any) -> None:
-    if not isinstance(text, str):
-        raise ValueError(f"{where} must be a text, not {type(text).__name__}: {text!r:.60}")
+    return predictions, list(map(list, lists))
 
 
 def _bert_score() -> Any:
@@ -149,31 +143,21 @@ def _usual_layers(name: str) -> int:
     return layers
 
 
-class _Model(ABC):
+@dataclass(frozen=True)
+class _Model:
     """A network with its tokenizer, which scores pairs of texts."""
 
-    def __init__(self, name: str, network: Any, tokenizer: Any, revision: dict[str, str]):
-        self.name = name
-        self.network = network.eval()
-        self.tokenizer = tokenizer
-        self.revision = revision
-        self.device = next(network.parameters()).device
-        # The tokens around every text.
-        self.frame = {tokenizer.cls_token_id, tokenizer.sep_token_id}
-        config = network.config
-        self.pad = config.pad_token_id or 0
-        positions = config.to_dict().get("max_position_embeddings") or 0
-        positions -= self.pad + 1 if config.model_type in SHIFTED else 0
-        windows = [
-            window
-            for window in (tokenizer.model_max_length, positions)
-            if 0 < window < UNKNOWN_WINDOW
-        ]
-        if not windows:
-            raise ValueError(
-                f"{name}: neither the tokenizer (model_max_length) nor the config has a longest text"
-            )
-        tokenizer.model_max_length = min(windows)
+    name: str
+    network: Any
+    tokenizer: Any
+    revision: dict[str, str]
+    # Yields the figures of pairs of texts, neither of which is blank, the longest first.
+    figures: Callable[["_Model", list[Pair]], Iterator[list[float]]]
+
+    @property
+    def frame(self) -> set[int]:
+        """The tokens around every text."""
+        return {self.tokenizer.cls_token_id, self.tokenizer.sep_token_id}
 
     @torch.inference_mode()
     def best(
@@ -189,11 +173,14 @@ class _Model(ABC):
         texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         rows = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         size = dict(zip(texts, map(len, rows)))
-        blank = {text for text, row in zip(texts, rows) if self._is_blank(text, row)}
+        frame = self.frame
+        blank = {
+            text for text, row in zip(texts, rows) if not text.strip() or frame.issuperset(row)
+        }
         long = {text for text in texts if size[text] > self.tokenizer.model_max_length}
         todo = [pair for pair in pairs if blank.isdisjoint(pair)]
         todo.sort(key=lambda pair: (size[pair[0]], size[pair[1]]), reverse=True)
-        figures = dict(zip(todo, self._figures(todo)))
+        figures = dict(zip(todo, self.figures(self, todo)))
         if not all(map(isfinite, chain.from_iterable(figures.values()))):
             raise ValueError(f"{self.name}: a score is not finite")
         best = []
@@ -203,102 +190,105 @@ class _Model(ABC):
             if not long.isdisjoint(chain.from_iterable(item)):
                 cut.add(number)
             scores = filter(None, (figures.get(pair, of_blank) for pair in item))
-            best.append([max(column) for column in zip(*scores)])
+            best.append(list(map(max, zip(*scores))))
         return best
 
-    def _is_blank(self, text: str, row: list[int]) -> bool:
-        return not text.strip() or self.frame.issuperset(row)
 
-    @abstractmethod
-    def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
-        """Yield the figures of pairs of texts, neither of which is blank, the longest first."""
+def _bert_figures(model: _Model, pairs: list[Pair]) -> Iterator[list[float]]:
+    """Yield precision, recall and F1 of (prediction, reference) pairs, by bert-score."""
+    weights = defaultdict(lambda: 1.0, dict.fromkeys(model.frame, 0.0))
+    for start in range(0, len(pairs), HELD):
+        predictions, references = map(list, zip(*pairs[start : start + HELD]))
+        scores = _bert_score().bert_cos_score_idf(
+            model.network,
+            references,
+            predictions,
+            model.tokenizer,
+            weights,
+            batch_size=ROWS,
+            device=model.network.device,
+        )
+        yield from scores.tolist()
 
-    def _padded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the token ids of texts, and their mask."""
-        rows = self.tokenizer(list(texts), truncation=True, padding=True, return_tensors="pt")
-        rows = rows.to(self.device)
-        return rows["input_ids"], rows["attention_mask"]
 
-
-class _Bert(_Model):
-    def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
-        """Yield precision, recall and F1 of (prediction, reference) pairs, by bert-score."""
-        weights = defaultdict(lambda: 1.0, dict.fromkeys(self.frame, 0.0))
-        for start in range(0, len(pairs), HELD):
-            predictions, references = map(list, zip(*pairs[start : start + HELD]))
-            scores = _bert_score().bert_cos_score_idf(
-                self.network,
-                references,
-                predictions,
-                self.tokenizer,
-                weights,
-                batch_size=ROWS,
-                device=self.device,
+def _bart_figures(model: _Model, pairs: list[Pair]) -> Iterator[list[float]]:
+    """Yield the mean log-probability of the target's tokens (Yuan et al. 2021, equation 2) of (source, target) pairs."""
+    network = model.network
+    for start in range(0, len(pairs), BATCH):
+        sources, targets = (
+            model.tokenizer(list(texts), truncation=True, padding=True, return_tensors="pt").to(
+                network.device
             )
-            yield from scores.tolist()
-
-
-class _Bart(_Model):
-    def _figures(self, pairs: list[Pair]) -> Iterator[list[float]]:
-        """Yield the mean log-probability of the target's tokens (Yuan et al. 2021, equation 2) of (source, target) pairs."""
-        for start in range(0, len(pairs), BATCH):
-            sources, targets = zip(*pairs[start : start + BATCH])
-            ids, mask = self._padded(sources)
-            target, counted = self._padded(targets)
-            shifted = self.network.prepare_decoder_input_ids_from_labels(target)
-            logits = self.network(ids, mask, decoder_input_ids=shifted, use_cache=False).logits
-            # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
-            losses = cross_entropy(
-                logits.transpose(1, 2), target, ignore_index=self.pad, reduction="none"
-            )
-            yield from (-losses.sum(1) / counted.sum(1))[:, None].tolist()
+            for texts in zip(*pairs[start : start + BATCH])
+        )
+        target = targets["input_ids"]
+        shifted = network.prepare_decoder_input_ids_from_labels(target)
+        logits = network(**sources, decoder_input_ids=shifted, use_cache=False).logits
+        # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
+        losses = cross_entropy(
+            logits.transpose(1, 2),
+            target,
+            ignore_index=network.config.pad_token_id,
+            reduction="none",
+        )
+        yield from (-losses.sum(1) / targets["attention_mask"].sum(1))[:, None].tolist()
 
 
 @lru_cache(maxsize=2)
-def _load(what: str, name: str, layers: int | None, device: str) -> "_Bert | _Bart":
+def _load(what: str, name: str, layers: int | None, device: str) -> _Model:
     """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
     options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
-    revision: dict[str, str] = {}
-    loader: Any  # with `output_loading_info` it returns a report as well
-    kind: type[_Bert | _Bart]
+    folder, revision = name, dict[str, str]()
+    loader: Any = AutoModel  # with `output_loading_info` it returns a report as well
+    figures = _bert_figures
     level = get_verbosity()
     set_verbosity_error()  # else it lists every weight that is not loaded on purpose; missing weights are checked below
     try:
-        folder = name
         if not Path(name).is_dir():
             repo, _, wanted = name.partition("@")
             folder = snapshot_download(repo, revision=wanted or None, allow_patterns=FILES)
             revision = {what: Path(folder).name}
         config = AutoConfig.from_pretrained(folder)
+        is_a = f"{what} {name!r} is a {config.model_type}"
         if what == "bart_model":
             if config.model_type != "bart":
-                raise ValueError(
-                    f"bart_model {name!r} is a {config.model_type}: BARTScore takes a BART"
-                )
-            loader, kind = BartForConditionalGeneration, _Bart
+                raise ValueError(f"{is_a}: BARTScore takes a BART")
+            loader, figures = BartForConditionalGeneration, _bart_figures
         else:
             if config.is_encoder_decoder:
-                raise ValueError(
-                    f"bert_model {name!r} is a {config.model_type}: BERTScore takes an encoder alone"
-                )
+                raise ValueError(f"{is_a}: BERTScore takes an encoder alone")
             if not isinstance(layers, int) or not 1 <= layers <= config.num_hidden_layers:
                 raise ValueError(
                     f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}"
                 )
             config.num_hidden_layers = layers  # higher layers are neither loaded nor computed
-            loader, kind = AutoModel, _Bert
         network, report = loader.from_pretrained(folder, config=config, **options)
         if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
             raise ValueError(
                 f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one"
             )
-        return kind(name, network.to(device), AutoTokenizer.from_pretrained(folder), revision)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.model_max_length = _window(name, tokenizer, config)
+        return _Model(name, network.to(device).eval(), tokenizer, revision, figures)
     except OSError as error:
         raise ValueError(
             f"{what} {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}"
         ) from None
     finally:
         set_verbosity(level)
+
+
+def _window(name: str, tokenizer: Any, config: Any) -> int:
+    """Return the number of tokens of the longest text that tokenizer and network take; ValueError if neither says it."""
+    positions = config.to_dict().get("max_position_embeddings") or 0
+    if config.model_type in SHIFTED:
+        positions -= (config.pad_token_id or 0) + 1
+    limits = (tokenizer.model_max_length, positions)
+    if windows := [limit for limit in limits if 0 < limit < UNKNOWN_WINDOW]:
+        return min(windows)
+    raise ValueError(
+        f"{name}: neither the tokenizer (model_max_length) nor the config has a longest text"
+    )
 
 
 class RationaleScore(evaluate.Metric):
