@@ -40,6 +40,9 @@ class Statistic:
     bounds: Bounds = None
     # int [cells], the case of each cell; the sums are then the counts of the cells' cases (ranks of single responses).
     cells: ndarray | None = None
+    # Corrects the estimate of the figure by those of the statistics beside it.
+    corrected: Callable[..., "Estimate"] | None = None
+    beside: tuple["Statistic", ...] = ()
 
     def sums(self, counts: ndarray) -> ndarray:
         """Return the sums [resamples, sums] under counts [resamples, cases]."""
@@ -52,14 +55,6 @@ class Statistic:
         if np.isnan(value):
             return Estimate(None, n=self.n, reason=self.reason, cases=units, draws=draws)
         return estimate_from(value, draws, units, self.n, self.bounds)
-
-
-@dataclass(frozen=True)
-class Joint:
-    """A figure that `of` makes of the estimates of several statistics."""
-
-    parts: tuple[Statistic, ...]
-    of: Callable[..., "Estimate"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,7 @@ def mean_of(
 
 def undefined(cases: int, n: int, reason: str) -> Statistic:
     """Return a statistic that has no value in any resample."""
-    return Statistic(np.zeros((cases, 1)), lambda sums: np.full(len(sums), np.nan), n, reason)
+    return mean(np.zeros(cases), np.zeros(cases), n, reason)
 
 
 def is_known(values: Any) -> ndarray:
@@ -169,39 +164,34 @@ def resample_counts(cases: int, resamples: int) -> Iterator[ndarray]:
 
 
 def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES) -> Any:
-    """Return a copy of nested dicts and lists in which every `Statistic` and `Joint` is replaced by its `Estimate`.
+    """Return a copy of nested dicts and lists in which every `Statistic` is replaced by its `Estimate`.
 
     All use the same resamples, of so many cases, or of clusters by the number of that of each case; see `estimate_from`.
     """
     statistics: list[Statistic] = []
-
-    def collect(leaf: Statistic | Joint) -> None:
-        statistics.extend(leaf.parts if isinstance(leaf, Joint) else [leaf])
-
-    _replaced(tree, (Statistic, Joint), collect)
+    _replaced(tree, Statistic, lambda leaf: statistics.extend([leaf, *leaf.beside]))
     estimates = iter(bootstrap(statistics, cases, resamples))
 
-    def figure(leaf: Statistic | Joint) -> Estimate:
-        if isinstance(leaf, Joint):
-            return leaf.of(*(next(estimates) for _ in leaf.parts))
-        return next(estimates)
+    def figure(leaf: Statistic) -> Estimate:
+        own, *beside = (next(estimates) for _ in (leaf, *leaf.beside))
+        return leaf.corrected(own, *beside) if leaf.corrected else own
 
-    return _replaced(tree, (Statistic, Joint), figure)
+    return _replaced(tree, Statistic, figure)
 
 
 def plain(tree: Any) -> Any:
     """Return a copy of nested dicts and lists for JSON: each `Estimate` is replaced by its `to_dict`."""
-    return _replaced(tree, (Estimate,), Estimate.to_dict)
+    return _replaced(tree, Estimate, Estimate.to_dict)
 
 
-def _replaced(node: Any, kinds: tuple[type, ...], change: Callable[[Any], Any]) -> Any:
-    """Return a copy of nested dicts and lists in which each leaf of these kinds is what `change` makes of it."""
-    if isinstance(node, kinds):
+def _replaced(node: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Return a copy of nested dicts and lists in which each leaf of this kind is what `change` makes of it."""
+    if isinstance(node, kind):
         return change(node)
     if isinstance(node, dict):
-        return {key: _replaced(child, kinds, change) for key, child in node.items()}
+        return {key: _replaced(child, kind, change) for key, child in node.items()}
     if isinstance(node, list):
-        return [_replaced(child, kinds, change) for child in node]
+        return [_replaced(child, kind, change) for child in node]
     return node
 
 

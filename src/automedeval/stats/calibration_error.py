@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from numpy import ndarray
 
-from automedeval.stats.bootstrap import Estimate, Joint, Statistic, divide, mean
+from automedeval.stats.bootstrap import Estimate, Statistic, divide, mean
 from automedeval.stats.folds import each_fold
 
 FOLDS = 20
@@ -19,7 +19,7 @@ def calibration_error(
     case: ndarray,
     cases: int,
     place: ndarray | None = None,
-) -> Joint:
+) -> Statistic:
     """Return the expected calibration error of scores [units], in their unit (Naeini et al. 2015).
 
     Chance makes it positive even for a perfect judge; the `chance` of the estimate is the upper end of what it gives one on
@@ -46,8 +46,8 @@ def calibration_error(
     # By the triangle inequality, the distance of the gaps from the true gaps bounds by how much chance increases the error.
     # That of a resample's gaps from those of the cases is its bootstrap counterpart.
     noise = Statistic(columns, partial(_apart, means), n)
-    error = Statistic(columns, partial(_apart, 0.0), n)
-    return Joint((error, noise, mean(signed, count, n)), _moved)
+    beside = (noise, mean(signed, count, n))
+    return Statistic(columns, partial(_apart, 0.0), n, corrected=_moved, beside=beside)
 
 
 def _apart(centre: ndarray | float, sums: ndarray) -> ndarray:

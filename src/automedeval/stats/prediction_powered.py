@@ -40,6 +40,7 @@ import numpy as np
 import scipy
 from numpy import ndarray
 
+from automedeval.stats.agreement import centred
 from automedeval.stats.bootstrap import (
     FEW_CASES,
     NO_SPREAD,
@@ -90,7 +91,7 @@ def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -
         return result | {"prediction_powered": Estimate(None, n=rated, cases=rated, reason=few)}
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing
         return result | {"weight": 0.0}
-    g = np.where(valid, judge - judge[valid].mean(), 0.0) if valid.any() else np.zeros(n)
+    g = centred(judge, valid)
     gamma = _gamma(y, g[is_rated], n, float(g @ g))
     trust = float(gamma.mean())
     corrected = y - gamma * g[is_rated]

@@ -257,7 +257,7 @@ def _load(what: str, name: str, layers: int | None, device: str) -> _Model:
         else:
             if config.is_encoder_decoder:
                 raise ValueError(f"{is_a}: BERTScore takes an encoder alone")
-            if not isinstance(layers, int) or not 1 <= layers <= config.num_hidden_layers:
+            if layers not in range(1, config.num_hidden_layers + 1):
                 raise ValueError(
                     f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}"
                 )
