@@ -34,7 +34,7 @@ LEAST_ASKED = 5  # words of a question that needs no earlier message to be under
 
 
 class Text(NamedTuple):
-    """An encoded text: the vectors of its pieces, float [pieces, dimensions], and of all their tokens."""
+    """An encoded text with words: the vectors of its pieces, float [pieces, dimensions], and of all their tokens."""
 
     pieces: list[str]
     vectors: np.ndarray
@@ -48,24 +48,23 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
     """
     questions = [newest(case.question) for case in cases]
     references = [case.reference or "" for case in cases]
-    texts = [response.text for case in cases for response in case.responses]
+    responses = chain.from_iterable(case.responses for case in cases)
+    texts = [response.text for response in responses]
     encoded = encode([*questions, *references, *texts], encoder)
     overlaps = iter(rouge_l(cases))
     rows: list[list[float]] = []
-    pairs: dict[int, tuple[str, str]] = {}  # by row
+    pairs: list[tuple[str, str] | None] = []
     for case, question, reference in zip(cases, questions, references):
-        asked = encoded[question]
+        asked = encoded.get(question)
         for response in case.responses:
-            text = encoded[response.text]
-            if asked.pieces and text.pieces:
-                nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
-                pairs[len(rows)] = question, text.pieces[nearest]
-            beside = reference_features(encoded[reference], text, next(overlaps))
+            text = encoded.get(response.text)
+            beside = reference_features(encoded.get(reference), text, next(overlaps))
             rows.append([*own_features(asked, text), np.nan, *beside])
+            pairs.append((question, nearest_piece(asked, text)) if asked and text else None)
     features = np.array(rows, float).reshape(len(rows), len(FEATURES))
-    different = list(dict.fromkeys(pairs.values()))
-    values = dict(zip(different, pair_reader(different)[:, 0].tolist()))
-    features[list(pairs), FEATURES.index("relevance")] = [values[pair] for pair in pairs.values()]
+    different = list(dict.fromkeys(filter(None, pairs)))
+    relevance = dict(zip(different, pair_reader(different)[:, 0].tolist()))
+    features[:, FEATURES.index("relevance")] = [relevance.get(pair, np.nan) for pair in pairs]
     return features
 
 
@@ -87,28 +86,29 @@ def newest(question: Question) -> str:
 
 
 def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
-    """Encode texts piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
-    different = {text: readable(text) for text in texts}
-    reads = encoder.reads(list(different.values()))
-    cut: dict[str, list[str]] = {}
-    for (text, words), is_read in zip(different.items(), reads):
-        cut[text] = pieces(words) if is_read else []
-    distinct = list(dict.fromkeys(chain.from_iterable(cut.values())))
-    encoded = dict(zip(distinct, encoder.encode_tokens(distinct)))
-    nothing = np.empty((0, encoder.dimensions), np.float32)
-    texts_read = {}
-    for text, parts in cut.items():
-        vectors = [encoded[piece][0] for piece in parts]
-        tokens = [encoded[piece][1] for piece in parts]
-        texts_read[text] = Text(
-            parts, np.vstack([nothing, *vectors]), np.vstack([nothing, *tokens])
-        )
-    return texts_read
+    """Encode the texts with words piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
+    different = list(dict.fromkeys(texts))
+    shown = list(map(readable, different))
+    cut = [pieces(text) if is_read else [] for text, is_read in zip(shown, encoder.reads(shown))]
+    distinct = list(dict.fromkeys(chain.from_iterable(cut)))
+    vectors_of = dict(zip(distinct, encoder.encode_tokens(distinct)))
+    encoded = {}
+    for text, parts in zip(different, cut):
+        if parts:
+            vectors, tokens = zip(*(vectors_of[piece] for piece in parts))
+            encoded[text] = Text(parts, np.stack(vectors), np.concatenate(tokens))
+    return encoded
 
 
-def own_features(question: Text, response: Text) -> list[float]:
+def nearest_piece(question: Text, response: Text) -> str:
+    """Return the piece of a response that is nearest to a question."""
+    cosines = response.vectors @ question.vectors.T
+    return response.pieces[cosines.max(axis=1).argmax()]
+
+
+def own_features(question: Text | None, response: Text | None) -> list[float]:
     """Return `first`, `late_interaction` and `on_topic`."""
-    if not question.pieces or not response.pieces:
+    if question is None or response is None:
         return [np.nan] * 3
     near = (response.tokens @ question.vectors.T).max(axis=1) - NEAR
     return [
@@ -118,9 +118,11 @@ def own_features(question: Text, response: Text) -> list[float]:
     ]
 
 
-def reference_features(reference: Text, response: Text, overlap: float) -> list[float]:
+def reference_features(
+    reference: Text | None, response: Text | None, overlap: float
+) -> list[float]:
     """Return `reference`, `covered`, `backed` and `overlap`."""
-    if not reference.pieces or not response.pieces:
+    if reference is None or response is None:
         return [np.nan] * len(REFERENCE)
     nearest = float((reference.vectors @ response.vectors.T).max())
     return [

@@ -6,7 +6,6 @@ It sees whether a response is about the question, answers it, and says what the 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -140,15 +139,15 @@ class SmallJudge(ApartJudge):
         cases = [shown(prompt) for prompt in prompts]
         lengths = [sum(len(response.text) for response in case.responses) for case in cases]
         by_length = sorted(range(len(cases)), key=lengths.__getitem__)
-        # The first one alone, so that a first verdict is there soon.
-        starts = [0, *range(1, len(by_length), CHUNK), len(by_length)]
-        for start, end in pairwise(starts):
-            window = by_length[start:end]
-            if not any(wanted[index] for index in window):
+        for start in range(
+            1 - CHUNK, len(cases), CHUNK
+        ):  # the first alone: a verdict is there soon
+            chunk = by_length[max(start, 0) : start + CHUNK]
+            if not any(wanted[index] for index in chunk):
                 continue
-            read = [cases[index] for index in window]
+            read = [cases[index] for index in chunk]
             features = read_responses(read, self.encoder, self.pair_reader)
-            for index, of_case in zip(window, self.by_case(features, read)):
+            for index, of_case in zip(chunk, self.by_case(features, read)):
                 if wanted[index]:
                     yield index, of_case
 

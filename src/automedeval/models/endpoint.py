@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import openai
@@ -46,7 +46,7 @@ FAILED = "failed"  # the kind of all requests that got no answer
 MOST_ALIKE = 10  # requests in a row that fail or are refused alike, before a run stops
 _FEWEST_READ = 256  # tokens of a prompt: no server cuts one to fewer, so a smaller count is of what was not cached
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
-Ended = list[tuple[Any, Any]]  # the keys of dialogues that ended, and their results
+Pairs = list[tuple[Any, Any]]  # the keys of dialogues, and their results
 # What a served model says of itself; `created` is left out because vLLM makes it anew at each request.
 _IDENTITY = ("root", "owned_by", "max_model_len")
 
@@ -218,18 +218,18 @@ class OpenAIChat(Chat):
         row, problem = _Row(), None
         halt = threading.Event()  # ends dialogues before their next prompt
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
-        running: dict[Future, Any] = {}
+        running: set[Future] = set()
         try:
             while True:
                 free = 0 if problem else self.concurrency - len(running)
                 for key, dialogue in itertools.islice(waiting, free):
-                    running[pool.submit(self._lead, dialogue, halt)] = key
+                    running.add(pool.submit(self._lead, key, dialogue, halt, failed))
                 if not running:
                     break
-                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                ended, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
                     try:
-                        yield from self._settled(future, running.pop(future), row, failed)
+                        yield from row.add(future.result())
                     except ChatError as error:
                         problem = problem or error
                 if row.kind and len(row.held) >= MOST_ALIKE:
@@ -247,21 +247,14 @@ class OpenAIChat(Chat):
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _settled(
-        self, future: Future, key: Any, row: "_Row", failed: Callable[[str], Any] | None
-    ) -> Ended:
-        """Return the results that count now that a dialogue has ended; ChatError if no other will get an answer."""
-        try:
-            result, refused = future.result()
-        except _Failure as failure:
-            self.failures.append(str(failure))
-            results = [(key, failed(str(failure)))] if failed else []
-            return row.add(FAILED, str(failure), results)
-        kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
-        return row.add(kind, refused, [(key, result)])
-
-    def _lead(self, dialogue: Dialogue, halt: threading.Event) -> tuple[Any, str]:
-        """Lead a dialogue to its end; return its result, and the words with which the endpoint refused a prompt of it."""
+    def _lead(
+        self,
+        key: Any,
+        dialogue: Dialogue,
+        halt: threading.Event,
+        failed: Callable[[str], Any] | None,
+    ) -> "_Ended":
+        """Lead a dialogue to its end; ChatError if no other will get an answer."""
         refused = ""
 
         def reply(prompt: Prompt) -> Answer:
@@ -274,7 +267,14 @@ class OpenAIChat(Chat):
                 refused = str(refusal)
                 return Answer(error=f"the endpoint {refusal}")
 
-        return lead(dialogue, reply), refused
+        try:
+            result = lead(dialogue, reply)
+        except _Failure as failure:
+            why = str(failure)
+            self.failures.append(why)
+            return _Ended(FAILED, why, [(key, failed(why))] if failed else [])
+        kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
+        return _Ended(kind, refused, [(key, result)])
 
     def _ask(self, prompt: Prompt) -> Answer:
         """Return the answer to a prompt, which is sent anew without a parameter that the endpoint does not take."""
@@ -384,26 +384,33 @@ class _Failure(Exception):
     """A request was not answered."""
 
 
+class _Ended(NamedTuple):
+    """A dialogue that ended: how its requests failed or were refused ("": they were answered), in which words, its result."""
+
+    kind: str
+    words: str
+    results: Pairs
+
+
 @dataclass
 class _Row:
-    """The last dialogues in a row that ended in one way. `kind` says how they failed; it is empty if they were answered.
+    """The last dialogues in a row that ended in one way: its `kind`, and the words of the last one.
 
-    `held` has the results of each failed one: they count as soon as another dialogue ends in another way.
+    `held` has the results of each one that failed: they count as soon as another dialogue ends in another way.
     """
 
     kind: str = ""
     words: str = ""
-    held: list[Ended] = field(default_factory=list)
+    held: list[Pairs] = field(default_factory=list)
 
-    def add(self, kind: str, words: str, results: Ended) -> Ended:
+    def add(self, ended: _Ended) -> Pairs:
         """Add a dialogue; return the results that count now."""
-        settled: Ended = []
-        if kind != self.kind or not kind:
+        settled: Pairs = []
+        if ended.kind != self.kind:
             settled = [*itertools.chain.from_iterable(self.held)]
             self.held = []
-        self.kind = kind
-        self.words = words
-        if not kind:
+        self.kind, self.words, results = ended
+        if not self.kind:
             return settled + results
         self.held.append(results)
         return settled
