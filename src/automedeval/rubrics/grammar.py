@@ -9,10 +9,10 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import product
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, product
+from math import floor
+from typing import Any
 
 from automedeval.models.base import Free, Part, Slot
 from automedeval.records.patterns import all_filled, filled
@@ -22,65 +22,76 @@ from automedeval.rubrics.values import SEEN, ParsedAnswer, folded, words
 
 NO_SCORE_LINE = "no score line"
 CUT_OFF = "the answer was cut off at its token limit"
+# In a form they stand in the place of a value, and of a rationale.
+VALUE, PROSE = "\ue000", "\ue001"
+_RATIONALES = {
+    "score_line": Free(stop="\nScore"),
+    "score_first": Free(stop=""),
+    "json": Free(stop='"', json_string=True),
+}
 
 
 def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
     """Return the parts of an answer to a prompt that shows `slots` responses, with or without its rationale."""
-    rationale = rationale and rubric.rationale
+    values = iter(answer_slots(rubric, slots))
     parts: list[Part] = []
-    low, high = rubric.scale or (0, -1)
-    values = tuple(map(str, range(low, high + 1)))
-    if rubric.grammar == "score_line":
-        text = "Score:"
-        if rationale:
-            parts.append(Free(stop="\nScore"))
-            text = "\nScore:"
-        for name in _slot_names(rubric, slots):
-            parts += [f"{text} {name}: ", Slot(name, values)]
-            text = " points."
-        return [*parts, text]
+    for text in re.split(
+        f"({VALUE}|{PROSE})", _form(rubric, slots, rationale and rubric.rationale)
+    ):
+        if text == VALUE:
+            parts.append(next(values))
+        elif text == PROSE:
+            parts.append(_RATIONALES[rubric.grammar])
+        elif text:
+            parts.append(text)
+    return parts
+
+
+def answer_slots(rubric: Rubric, slots: int) -> list[Slot]:
+    """Return the slots of an answer: one for each response, for each criterion, or for each criterion of each response."""
+    names = list(rubric.output_criteria)
     if rubric.grammar == "score_first":
-        reason: list[Part] = ["\n", Free(stop="")] if rationale else []
-        return ["Score: ", Slot("Score", values), *reason]
-    labels = tuple(rubric.choices.values())
-    if rubric.grammar == "comma_list":
-        for name in rubric.output_criteria:
-            parts += [", ", Slot(name, labels)] if parts else [Slot(name, labels)]
-        return parts
-    if rubric.grammar == "first_line":
-        return [Slot(rubric.output_criteria[0], labels), "\n"]
-    return _json_parts(rubric, slots, values, rationale)
-
-
-def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: bool) -> list[Part]:
-    """Return the parts of an answer in JSON: the object with a mark in the place of each value, cut at the marks."""
-    text_mark, number_mark = "\ue001", "\ue000"
-    value_key, choices_key, rationale_key = map(rubric.key, ("value", "choices", "rationale"))
-    mark = number_mark if rubric.scale else text_mark
-    value: Any = {value_key: mark} if value_key else mark
-    answer = dict.fromkeys(rubric.output_criteria, value)
-    held: list[Part] = [
-        Slot(name, values or tuple(rubric.labels(name).values())) for name in answer
-    ]
-    if rubric.scores_criteria:
+        names = ["Score"]
+    elif rubric.grammar == "score_line":
         names = _slot_names(rubric, slots)
-        held = [Slot(f"{slot}, {name}", values) for slot, name in product(names, answer)]
-        answer = dict.fromkeys(names, answer)
+    elif rubric.scores_criteria:
+        pairs = product(_slot_names(rubric, slots), names)
+        names = [f"{response}, {name}" for response, name in pairs]
+    if rubric.scale is None:
+        return [Slot(name, tuple(rubric.labels(name).values())) for name in names]
+    low, high = rubric.scale
+    values = tuple(map(str, range(low, high + 1)))
+    return [Slot(name, values) for name in names]
+
+
+def _form(rubric: Rubric, slots: int, rationale: bool) -> str:
+    """Return the text of an answer, with VALUE in the place of each value and PROSE in that of a rationale."""
+    if rubric.grammar == "json":
+        return _json_form(rubric, slots, rationale)
+    if rubric.grammar == "comma_list":
+        return ", ".join([VALUE] * len(rubric.output_criteria))
+    if rubric.grammar == "first_line":
+        return f"{VALUE}\n"
+    if rubric.grammar == "score_first":
+        return f"Score: {VALUE}\n{PROSE}" if rationale else f"Score: {VALUE}"
+    scores = " ".join(f"{name}: {VALUE} points." for name in _slot_names(rubric, slots))
+    return f"{PROSE}\nScore: {scores}" if rationale else f"Score: {scores}"
+
+
+def _json_form(rubric: Rubric, slots: int, rationale: bool) -> str:
+    value_key, choices_key, rationale_key = map(rubric.key, ("value", "choices", "rationale"))
+    value: Any = {value_key: VALUE} if value_key else VALUE
+    answer: dict[str, Any] = dict.fromkeys(rubric.output_criteria, value)
+    if rubric.scores_criteria:
+        answer = dict.fromkeys(_slot_names(rubric, slots), answer)
     if choices_key:
         answer = {choices_key: answer}
     if rationale_key and rationale:
-        reason, prose = {rationale_key: text_mark}, Free(stop='"', json_string=True)
-        fields = list(rubric.output)
-        if rubric.sums_up and fields.index("score_key") < fields.index("rationale_key"):
-            answer, held = answer | reason, [*held, prose]
-        else:
-            answer, held = reason | answer, [prose, *held]
+        reason, fields = {rationale_key: PROSE}, list(rubric.output)
+        is_last = rubric.sums_up and fields.index("score_key") < fields.index("rationale_key")
+        answer = answer | reason if is_last else reason | answer
     written = json.dumps(answer, ensure_ascii=False)
-    first, *others = re.split(f'"{number_mark}"|{text_mark}', written)  # numbers have no quotes
-    parts: list[Part] = [first]
-    for part, text in zip(held, others, strict=True):
-        parts += [part, text]
-    return parts
+    return written.replace(f'"{VALUE}"', VALUE) if rubric.scale else written
 
 
 def _slot_names(rubric: Rubric, slots: int) -> list[str]:
@@ -90,15 +101,17 @@ def _slot_names(rubric: Rubric, slots: int) -> list[str]:
 
 def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     """Return the answer with placeholders in brackets, for a prompt to show."""
-    form, choice = "", "verdict" if rubric.key("value") else None
-    for part in answer_parts(rubric, slots, rationale):
-        if isinstance(part, Slot):
-            has_range = rubric.scale and rubric.grammar == "json"
-            scale = f"{part.values[0]} to {part.values[-1]}" if has_range else None
-            form += f"[{scale or choice or ' or '.join(part.values)}]"
-        else:
-            form += "[your assessment]" if isinstance(part, Free) else part
-    return form
+    return "".join(_shown(part, rubric) for part in answer_parts(rubric, slots, rationale))
+
+
+def _shown(part: Part, rubric: Rubric) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Free):
+        return "[your assessment]"
+    if rubric.scale and rubric.grammar == "json":
+        return f"[{part.values[0]} to {part.values[-1]}]"
+    return "[verdict]" if rubric.key("value") else f"[{' or '.join(part.values)}]"
 
 
 def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
@@ -140,7 +153,7 @@ def _values(reading: ParsedAnswer, rubric: Rubric) -> list[str]:
     """Return the values of a valid answer as they are written, in the order of `answer_parts`."""
     if rubric.scores_criteria:
         by_criterion = [(reading.criterion_scores or {})[name] for name in rubric.output_criteria]
-        return [str(score) for of_slot in zip(*by_criterion) for score in of_slot]
+        return list(map(str, chain.from_iterable(zip(*by_criterion))))
     if reading.scores:
         return [str(score) for score in reading.scores]
     choices = reading.choices or {}
@@ -149,10 +162,6 @@ def _values(reading: ParsedAnswer, rubric: Rubric) -> list[str]:
 
 class _Invalid(ValueError):
     """What is wrong with an answer."""
-
-
-class _TextBehind(_Invalid):
-    """Text behind an answer, which may take it back in any words."""
 
 
 def parse_verdict(
@@ -173,14 +182,12 @@ def parse_verdict(
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
     try:
-        reading, may_go_on = _READERS[rubric.grammar](text, rubric, slots)
-    except _TextBehind as behind:
-        if truncated:
-            return ParsedAnswer(False, CUT_OFF)
-        return ParsedAnswer(False, f"text stands behind the answer: {str(behind)[:40]!r}")
+        given, rationale = _READERS[rubric.grammar](text, rubric, slots, truncated)
+        wanted = zip(given, answer_slots(rubric, slots))
+        values = [_value(value, slot, rubric) for value, slot in wanted]
     except _Invalid as wrong:
         return ParsedAnswer(False, str(wrong))
-    return ParsedAnswer(False, CUT_OFF) if truncated and may_go_on else reading
+    return reading_from_values(values, rubric, rationale, written=True)
 
 
 def reads_back(text: str, rubric: Rubric, slots: int) -> bool:
@@ -204,26 +211,32 @@ def reading_from_values(
     if rubric.scores_criteria:
         return _scored(list(map(int, values)), rubric, rationale)
     choices = _choices(values, rubric)
+    if error := _contradiction(choices, rubric, written):
+        return ParsedAnswer(False, error)
+    return ParsedAnswer(True, rationale=rationale, choices=choices)
+
+
+def _contradiction(choices: dict[str, str], rubric: Rubric, written: bool) -> str | None:
+    """Return which word excludes that of another criterion: the meaning of "no harm" is "the degree is none"."""
     for criterion in rubric.criteria:
         own = choices[criterion.name]
         for word, meaning in criterion.values.items():
-            bound = re.fullmatch(r"the (\w+) is (.+)", meaning)  # "no harm: the degree is none"
-            if bound is None or bound[1] not in choices:
+            bond = re.fullmatch(r"the (\w+) is (.+)", meaning)
+            if bond is None or bond[1] not in choices:
                 continue
-            if own not in (criterion.values if written else [word]):
-                continue
-            other = choices[bound[1]]
-            if (own == word) != (other == bound[2]):
-                error = f"{criterion.name}: {own!r} excludes {bound[1]}: {other!r}"
-                return ParsedAnswer(False, error)
-    return ParsedAnswer(True, rationale=rationale, choices=choices)
+            other = choices[bond[1]]
+            is_bound = own == word or (written and own != criterion.neutral)
+            if is_bound and (own == word) != (other == bond[2]):
+                return f"{criterion.name}: {own!r} excludes {bond[1]}: {other!r}"
+    return None
 
 
 def same_on_every_criterion(scores: Sequence[int], rubric: Rubric) -> ParsedAnswer:
     """Return the answer that gives each response, in slot order, one score, the same on every criterion that it scores."""
-    if rubric.scores_criteria:
-        return _scored([score for score in scores for _ in rubric.criteria], rubric, None)
-    return ParsedAnswer(True, scores=tuple(scores))
+    by_name = {criterion.name: tuple(scores) for criterion in rubric.criteria}
+    return ParsedAnswer(
+        True, scores=tuple(scores), criterion_scores=by_name if rubric.scores_criteria else None
+    )
 
 
 def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
@@ -233,8 +246,8 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
         name: tuple(values[place::count]) for place, name in enumerate(rubric.output_criteria)
     }
     scores = {criterion.name: by_name[criterion.name] for criterion in rubric.criteria}
-    sums = map(sum, zip(*scores.values()))
-    means = tuple((2 * total + count) // (2 * count) for total in sums)  # halves upwards
+    by_slot = zip(*scores.values())
+    means = tuple(floor(sum(of_slot) / count + 0.5) for of_slot in by_slot)  # halves upwards
     return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
 
 
@@ -271,7 +284,7 @@ _PARTS = all_filled(
         "stop": r"@mark@gap(?:[。，；、]|[.,;:!]@mark(?=[\s<]|\Z)|[ \t]{0,20}(?=\r?\n|\Z)|@apart)",
         "first_score": r"@score\.?",
         "json_score": r"@score|(?P<part>[0-9]{1,4}\.[0-9]{1,4})",
-        "score_of_slot": r"@score(?!\W{0,3}(?:(?:out )?of|/)\s?\d)@stop",
+        "slot_score": r"@slot(?:@score(?!\W{0,3}(?:(?:out )?of|/)\s?\d)@stop)?",
     },
     {"mark": "[*_`]{0,4}", "gap": r"[ \t]{0,20}", "word": "@word", "highest": "@highest"},
 )
@@ -301,15 +314,10 @@ _NO_REASON = re.compile(
 )
 
 
-@cache
-def _compiled(name: str, word: str, highest: int) -> re.Pattern:
-    pattern = filled(_PARTS[name], {"word": re.escape(word), "highest": str(highest)})
-    return re.compile(pattern, re.I | re.M)
-
-
 def _pattern(name: str, rubric: Rubric) -> re.Pattern:
     """Return one of the patterns above, for a rubric with a scale."""
-    return _compiled(name, rubric.slot_word, rubric.bounds[1])
+    known = {"word": re.escape(rubric.slot_word), "highest": str(rubric.bounds[1])}
+    return re.compile(filled(_PARTS[name], known), re.I | re.M)
 
 
 def _opened(text: str) -> set[str]:
@@ -327,11 +335,17 @@ def _surplus(text: str, opened: set[str]) -> str:
     return text.strip(" \t\r\n*_`#|-–—.,;:!。，；、")
 
 
-# What a reader returns: the answer, and whether it may go on, so that it is none if it was cut off.
-Reading = tuple[ParsedAnswer, bool]
+# What a reader returns: what the slots are given, as text or as JSON has it, and the rationale.
+Reading = tuple[Iterable[Any], str | None]
 
 
-def _read_score_line(text: str, rubric: Rubric, slots: int) -> Reading:
+def _check_behind(text: str, opened: set[str], truncated: bool) -> None:
+    """Fail where text stands behind an answer: it may take the answer back in any words."""
+    if behind := _surplus(text, opened):
+        raise _Invalid(CUT_OFF if truncated else f"text stands behind the answer: {behind[:40]!r}")
+
+
+def _read_score_line(text: str, rubric: Rubric, slots: int, truncated: bool) -> Reading:
     """Read the scores behind the last header.
 
     Beside each of them may stand a reason, on its line; behind them nothing but the same scores again.
@@ -341,70 +355,46 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> Reading:
     if not headers:
         raise _Invalid(NO_SCORE_LINE)
     header, opened = headers[-1], _opened(seen)
-    first = _pattern("slot", rubric).search(seen, header.end())
-    if not first or _surplus(seen[header.end() : first.start()], opened):
-        raise _Invalid(f"0 scores for {slots} slots")
+    named = list(_pattern("slot_score", rubric).finditer(seen, header.end()))
+    starts = [slot.start() for slot in named] or [len(seen)]
+    if _surplus(seen[header.end() : starts[0]], opened):
+        named = []
     scores: dict[int, int] = {}
-    has_reason = set()
-    rest = ""
-    for number, value, rest in _slot_scores(seen, first.start(), rubric):
-        _check_score(number, value, scores, rubric, slots)
-        scores[number] = value
+    reasons, rest = [], ""
+    for slot, stop in zip(named, [*starts[1:], len(seen)]):
+        _check_score(slot, scores, slots)
+        scores[int(slot[1])] = int(slot["score"])
+        rest = seen[slot.end() : stop]
         beside, _, below = rest.partition("\n")
-        if behind := _surplus(below, opened):
-            raise _TextBehind(behind)
+        _check_behind(below, opened, truncated)
         reason = _surplus(beside, opened)
-        _check_reason(reason, number)
-        has_reason.add(bool(reason))
-    if len(scores) < slots:
-        raise _Invalid(f"{len(scores)} scores for {slots} slots")
-    if len(has_reason) > 1:
+        _check_reason(reason, slot[1])
+        reasons.append(reason)
+    if sorted(scores) != list(range(1, slots + 1)):
+        raise _Invalid(f"scores for the slots {sorted(scores)}, of {slots}")
+    if any(reasons) and not all(reasons):
         raise _Invalid("a reason stands beside some of the scores alone")
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
-    may_go_on = re.search(r"[0-9]\.?[*_` \t]*\Z", seen) or rest.strip("*_` \t\r\n")
-    in_order = tuple(scores[number] for number in sorted(scores))
-    rationale = _written_before(header.start(), text)
-    return ParsedAnswer(True, None, rationale, in_order), bool(may_go_on)
+    if truncated and (re.search(r"[0-9]\.?[*_` \t]*\Z", seen) or rest.strip("*_` \t\r\n")):
+        raise _Invalid(CUT_OFF)
+    in_order = [str(scores[number]) for number in sorted(scores)]
+    return in_order, _written_before(header.start(), text)
 
 
-class _SlotScore(NamedTuple):
-    """The number of a slot, its score, and the text behind it up to the next slot."""
-
-    number: int
-    value: int
-    rest: str
-
-
-def _slot_scores(text: str, start: int, rubric: Rubric) -> Iterator[_SlotScore]:
-    """Yield the scores of the slots that a text names from a place on."""
-    named = list(_pattern("slot", rubric).finditer(text, start))
-    stops = [slot.start() for slot in named[1:]] + [len(text)]
-    for slot, stop in zip(named, stops):
-        number = int(slot[1])
-        score = _pattern("score_of_slot", rubric).match(text, slot.end())
-        if not score:
-            raise _Invalid(f"the score of slot {number} is not a plain whole number")
-        yield _SlotScore(number, int(score["score"]), text[score.end() : stop])
-
-
-def _check_score(
-    number: int, value: int, scores: dict[int, int], rubric: Rubric, slots: int
-) -> None:
-    """Fail where the score of a slot is wrong after those before it."""
-    low, high = rubric.bounds
-    if not 1 <= number <= slots:
-        raise _Invalid(f"a score for slot {number}, of {slots}")
-    if scores.get(number, value) != value or (number in scores and len(scores) < slots):
+def _check_score(slot: re.Match, scores: dict[int, int], slots: int) -> None:
+    """Fail where the score of a slot is none, or another one than before; all slots have one before any is repeated."""
+    if not slot["score"]:
+        raise _Invalid(f"the score of slot {slot[1]} is not a plain whole number")
+    number = int(slot[1])
+    if number in scores and (len(scores) < slots or scores[number] != int(slot["score"])):
         raise _Invalid(f"slot {number} has two scores")
-    if not low <= value <= high:
-        raise _Invalid(f"the score {value} is not on the scale {low} to {high}")
 
 
-def _check_reason(reason: str, number: int) -> None:
+def _check_reason(reason: str, slot: str) -> None:
     """Fail where the text beside the score of a slot may be more than its reason."""
     if _NO_REASON.search(reason) or any(map(str.isnumeric, _COUNTED.sub("", reason))):
         raise _Invalid(
-            f"what stands beside the score of slot {number} may change it: {reason[:40]!r}"
+            f"what stands beside the score of slot {slot} may change it: {reason[:40]!r}"
         )
 
 
@@ -450,7 +440,7 @@ def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
                 break
 
 
-def _read_json(text: str, rubric: Rubric, slots: int) -> Reading:
+def _read_json(text: str, rubric: Rubric, slots: int, truncated: bool) -> Reading:
     """Read the last object that answers; nothing but marks may stand behind it."""
     names = _slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria
     choices_key, rationale_key = folded(rubric.key("choices")), folded(rubric.key("rationale"))
@@ -460,83 +450,62 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> Reading:
         if not isinstance(answers, dict) or answers.keys().isdisjoint(map(folded, names)):
             continue
         if choices_key:
-            _check_keys(members, [choices_key])
-        _check_keys(answers, names)
-        values = _json_values(answers, rubric)
-        if behind := _surplus(text[end:], _opened(text)):
-            raise _TextBehind(behind)
-        rationale = rationale if isinstance(rationale, str) and rationale else None
-        return reading_from_values(values, rubric, rationale, written=True), False
+            _members(members, [choices_key])
+        given = _members(answers, names)
+        if rubric.scores_criteria:
+            groups = [_members(group, rubric.output_criteria) for group in given]
+            given = list(chain.from_iterable(groups))
+        _check_behind(text[end:], _opened(text), truncated)
+        return given, rationale if isinstance(rationale, str) and rationale else None
     raise _Invalid("no JSON object with the criteria")
 
 
-def _check_keys(members: dict, names: Sequence[str], place: str = "") -> None:
-    """Fail unless an object has these keys, and no other; `place` stands before the error."""
-    if _REPEATED in members:
-        raise _Invalid(f"{place}a key stands twice")
-    if missing := sorted(name for name in names if folded(name) not in members):
-        raise _Invalid(f"{place}no answer on {missing[0]}")
-    if surplus := sorted(members.keys() - {*map(folded, names)}):
-        raise _Invalid(f"{place}an answer on {surplus[0][:40]!r}, which was not asked")
+def _members(given: Any, names: Sequence[str]) -> list[Any]:
+    """Return the members of an object by the names of its keys; fail if it is none, or has other keys."""
+    if not isinstance(given, dict):
+        raise _Invalid(f"{type(given).__name__} instead of an object with the criteria")
+    if _REPEATED in given:
+        raise _Invalid("a key stands twice")
+    keys = {folded(name): name for name in names}
+    if missing := sorted(keys.keys() - given.keys()):
+        raise _Invalid(f"no answer on {keys[missing[0]]}")
+    if surplus := sorted(given.keys() - keys.keys()):
+        raise _Invalid(f"an answer on {surplus[0][:40]!r}, which was not asked")
+    return [given[key] for key in keys]
 
 
-def _json_values(answers: dict, rubric: Rubric) -> list[str]:
-    """Return the values of an object with the right keys, in the order of `answer_parts`."""
-    names = rubric.output_criteria
-    if not rubric.scores_criteria:
-        return [_json_value(answers[folded(name)], rubric, name) for name in names]
-    values = []
-    for slot in _slot_names(rubric, len(answers)):
-        group = answers[folded(slot)]
-        if not isinstance(group, dict):
-            kind = type(group).__name__
-            raise _Invalid(f"{slot}: {kind} instead of an object with the criteria")
-        _check_keys(group, names, f"{slot}: ")
-        values += [_json_value(group[folded(name)], rubric, name, f"{slot}, ") for name in names]
-    return values
-
-
-def _json_value(value: Any, rubric: Rubric, name: str, place: str = "") -> str:
-    """Return what a member of an object gives a criterion; `place` stands before the error."""
-    value = _unwrapped(value, rubric, name)
-    told = _said(value, rubric, name)
-    if isinstance(told, str):
+def _value(given: Any, slot: Slot, rubric: Rubric) -> str:
+    """Return the value of a slot as it is written; fail where it is not one of those that are allowed."""
+    value = _unwrapped(given, slot, rubric)
+    told = _said(value, slot, rubric)
+    if told in slot.values or (told and not rubric.scale):
         return told
-    if told is not None and told in range(rubric.bounds[0], rubric.bounds[1] + 1):
-        return f"{told:.0f}"
-    shown = type(value).__name__
-    if isinstance(value, str):
-        shown = value.strip()[:40]
-    if rubric.scale is None:
-        allowed = f"one of {', '.join(rubric.labels(name).values())}"
-    else:
-        shown = f"{value:g}" if isinstance(value, float) else shown
-        allowed = f"a whole number from {rubric.bounds[0]} to {rubric.bounds[1]}"
-    raise _Invalid(f"{place}{name}: {shown!r} is not {allowed}")
+    shown = f"{value:g}" if isinstance(value, float) else str(value).strip()[:40]
+    allowed = f"one of {', '.join(slot.values)}"
+    if rubric.scale:
+        allowed = f"a whole number from {slot.values[0]} to {slot.values[-1]}"
+    raise _Invalid(f"{slot.name}: {shown!r} is not {allowed}")
 
 
-def _said(value: Any, rubric: Rubric, name: str) -> float | str | None:
+def _said(value: Any, slot: Slot, rubric: Rubric) -> str | None:
     """Return the number, on the scale or above it, or the label that a member of an object gives; None if it gives none."""
     text = _label(value) if isinstance(value, str) else ""
     if rubric.scale is None:
-        return text if folded(text) in words(rubric, name) else None
+        return text if folded(text) in words(rubric, slot.name) else None
     written = _pattern("json_score", rubric).fullmatch(text)
     number = float(written["score"] or written["part"]) if written else value
-    return number if isinstance(number, float) and number >= rubric.scale[0] else None
+    is_score = isinstance(number, float) and number >= rubric.scale[0]
+    return f"{number:.17g}" if is_score else None
 
 
-def _unwrapped(value: Any, rubric: Rubric, name: str) -> Any:
-    """Return the value of a criterion, which may stand in an object under `value_key`; not beside another value."""
+def _unwrapped(given: Any, slot: Slot, rubric: Rubric) -> Any:
+    """Return the value of a criterion, which may stand in an object under `value_key`; the object if it holds another value."""
     key = folded(rubric.key("value"))
-    if not key or not isinstance(value, dict) or _REPEATED in value:
-        return value
-    told = _said(value.get(key), rubric, name)
-    for member, other in value.items():
-        is_same = not isinstance(other, list | dict)
-        is_same = is_same and _said(other, rubric, name) in (None, told)
-        if told is not None and not is_same:
-            return f"{key} and {member}"
-    return value.get(key)
+    if not key or not isinstance(given, dict):
+        return given
+    told = {_said(member, slot, rubric) for member in given.values()} - {None}
+    is_nested = any(isinstance(member, list | dict) for member in given.values())
+    return given if _REPEATED in given or is_nested or len(told) > 1 else given.get(key)
 
 
 _PREFIX = re.compile(
@@ -544,7 +513,7 @@ _PREFIX = re.compile(
 )
 
 
-def _read_comma_list(text: str, rubric: Rubric, slots: int) -> Reading:
+def _read_comma_list(text: str, rubric: Rubric, slots: int, truncated: bool) -> Reading:
     """Read the list on the last line that says anything: a prompt asks for nothing else, and what follows may take it back.
 
     What stands above may name the criteria if it names all of them in the list's order: else it may tell another order.
@@ -553,17 +522,15 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> Reading:
     wanted = len(rubric.output_criteria)
     lists = _listed(seen, {folded(word) for word in rubric.choices.values()})
     last = lists[-1] if lists else []
-    if not last:
-        raise _Invalid(f"the last line is no list of {wanted} answers")
     if len(last) != wanted:
-        raise _Invalid(f"{len(last)} answers for {wanted} criteria")
-    for labels in lists:
-        if len(labels) == wanted and list(map(folded, labels)) != list(map(folded, last)):
-            raise _Invalid("two lists of answers differ")
+        raise _Invalid(f"the last line is no list of {wanted} answers")
+    answers = {tuple(map(folded, labels)) for labels in lists if len(labels) == wanted}
+    if len(answers) > 1:
+        raise _Invalid("two lists of answers differ")
     named = [name for name in re.findall(r"\w+", seen.lower()) if name in rubric.output_criteria]
     if named and named[-wanted:] != [*rubric.output_criteria]:
         raise _Invalid("the criteria are named in another order, or some of them alone")
-    return ParsedAnswer(True, choices=_choices(last, rubric)), False
+    return last, None
 
 
 def _listed(text: str, allowed: set[str]) -> list[list[str]]:
@@ -573,38 +540,35 @@ def _listed(text: str, allowed: set[str]) -> list[list[str]]:
         listed = _PREFIX.sub("", line.strip(" \t\r*_`.#-"))
         if not listed:
             continue
-        if listed[0] == "[" and listed[-1] == "]" and listed.count("[") == 1:
-            listed = listed[1:-1]
+        listed = re.sub(r"\A\[([^\[]*)\]\Z", r"\1", listed)
         labels = [_label(label, "*_`.") for label in listed.split(",")]
-        is_list = listed and all(folded(label) in allowed for label in labels)
-        lists.append(labels if is_list else [])
+        lists.append(labels if allowed.issuperset(map(folded, labels)) else [])
     return lists
 
 
-def _read_score_first(text: str, rubric: Rubric, slots: int) -> Reading:
+def _read_score_first(text: str, rubric: Rubric, slots: int, truncated: bool) -> Reading:
     """Read the score on the first line; what follows is its reason, and holds no other score line."""
     line, stop, reason = text.strip().partition("\n")
     line = line.translate(SEEN)
     if not (header := _HEADER.match(line)):
         raise _Invalid(NO_SCORE_LINE)
     score = _pattern("first_score", rubric).fullmatch(line[header.end() :].strip())
-    low, high = rubric.bounds
-    if not score or not low <= int(score["score"]) <= high:
-        raise _Invalid(f"the first line {line[:40]!r} is not a score from {low} to {high}")
+    if not score:
+        raise _Invalid(f"the first line {line[:40]!r} is not a score")
     if _HEADER.search(reason.translate(SEEN)):
         raise _Invalid("there are two score lines")
-    return ParsedAnswer(True, None, reason.strip() or None, (int(score["score"]),)), not stop
+    if truncated and not stop:
+        raise _Invalid(CUT_OFF)
+    return [score["score"]], reason.strip() or None
 
 
-def _read_first_line(text: str, rubric: Rubric, slots: int) -> Reading:
+def _read_first_line(text: str, rubric: Rubric, slots: int, truncated: bool) -> Reading:
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
     line, stop, _ = text.translate(SEEN).lstrip().partition("\n")
-    label = _label(line, "*_`~")
-    if folded(label) not in words(rubric, rubric.output_criteria[0]):
-        allowed = ", ".join(rubric.choices.values())
-        raise _Invalid(f"the first line {label[:40]!r} is not one of {allowed}")
-    # Where the output was cut off, a label without a line break may be the beginning of something else: "1" of "10".
-    return ParsedAnswer(True, choices=_choices([label], rubric)), not stop
+    # A label without a line break may be the beginning of something else: "1" of "10".
+    if truncated and not stop:
+        raise _Invalid(CUT_OFF)
+    return [_label(line, "*_`~")], None
 
 
 _READERS = {

@@ -35,7 +35,7 @@ SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 def fenced(text: str) -> str:
     """Put a text between fences that are one tilde longer than its longest run of tildes, so that it cannot close them."""
     text = str(text)  # raises for StrictUndefined
-    longest = max((len(run[0]) for run in re.finditer(r"~+", text)), default=0)
+    longest = max(map(len, re.findall("~+", text)), default=0)
     fence = "~" * max(3, longest + 1)
     return f"{fence}\n{text.strip()}\n{fence}"
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from automedeval.records.patterns import all_filled
 
 DOCTOR = "Doctor"
-_HEADING = re.compile(r"\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
+_HEADING = re.compile(r"\A\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
 _CARDINALS = "one|two|three|four|five|six|seven|eight|nine|ten"
 _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\s(?:to|through)\s)([0-9]+))?")
@@ -27,10 +27,10 @@ _PATTERNS = {
     "plural": r"(?:@named)s|drs\.?",
     "doctor": r"\b(?i:@single)@gap#?(@number)",
     # A header begins a line; within a line only "Step 3:", with a capital and a colon, is one.
-    "header": r"(?:(?P<line>^[ \t*#>_-]{0,12})(?i:step)|(?<=\s)@{mark}Step)@gap(?P<number>@number)"
-    r"@mark@gap(?:\([^()\n]{0,80}\))?@mark@gap"
+    "header": r"(?P<head>(?:(?P<line>^[ \t*#>_-]{0,12})(?i:step)|(?<=\s)@{mark}Step)@gap)(?P<number>@number)"
+    r"(?P<tail>@mark@gap(?:\([^()\n]{0,80}\))?@mark@gap"
     r"(?(line)(?:[:：]|[.–—-](?=\s))|[:：])@mark"
-    r"(?:@gap@mark@doctor@mark[:：]@mark)?",
+    r"(?:@gap@mark@doctor@mark[:：]@mark)?)",
     # A number of something, as in "see doctors 2 or 3 weeks before", is no doctor's.
     "unit": r"(?:\s?(?:[–-]|to)\s?[0-9]+)?\s?(?:%|(?:mg|mcg|g|ml|tablets?|pills?|times|miles?|minutes?|hours?|days?|weeks?|"
     r"months?|years?)\b)",
@@ -70,18 +70,12 @@ def _patterns(word: str) -> _Patterns:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step as it is written: `head`, its number, `tail`, which ends with the `text`, `space`.
+    """One step as it is written: its header, its number, and the text up to the next one. Its doctor is 0 for the question."""
 
-    `doctor` is the doctor of the step, 0 for the question. `regular` says that the step's number follows from its doctor.
-    """
-
-    head: str
+    header: re.Match
     number: int
-    tail: str
-    text: str
-    space: str
     doctor: int
-    regular: bool
+    body: str
 
 
 class _Steps(NamedTuple):
@@ -100,21 +94,15 @@ def _read_steps(rationale: str, word: str = DOCTOR) -> _Steps:
     """
     patterns = _patterns(word)
     headers = list(patterns.header.finditer(rationale))
-    doctors = (patterns.doctor.findall(header[0]) for header in headers)
-    named = [int(mentioned[0]) if len(mentioned) == 1 else None for mentioned in doctors]
+    mentioned = [patterns.doctor.findall(header[0]) for header in headers]
+    named = [int(doctors[0]) if len(doctors) == 1 else None for doctors in mentioned]
     numbers = [int(header["number"]) for header in headers]
     shift = int(all(number != doctor for number, doctor in zip(numbers, named)))
-    steps = []
     starts = [*(header.start() for header in headers), len(rationale)]
+    steps = []
     for header, number, doctor, stop in zip(headers, numbers, named, starts[1:]):
-        body = rationale[header.end() : stop]
-        written = body.rstrip()
-        head = rationale[header.start() : header.start("number")]
-        tail = rationale[header.end("number") : header.end()] + written
         owner = max(number - shift, 0) if doctor is None else doctor
-        regular = number == owner + shift
-        space = body[len(written) :]
-        steps.append(Step(head, number, tail, body.strip(), space, owner, regular))
+        steps.append(Step(header, number, owner, rationale[header.end() : stop]))
     return _Steps(rationale[: starts[0]], steps, shift)
 
 
@@ -125,14 +113,12 @@ def split_steps(rationale: str) -> dict[int, str]:
     who does not exist.
     """
     before, steps, _ = _read_steps(rationale)
-    heading = _HEADING.match(before)
-    texts = [(0, before[heading.end() if heading else 0 :].strip())]
-    texts += [(step.doctor, step.text) for step in steps]
-    text_of: dict[int, str] = {}
-    for doctor, text in texts:
-        if text:
-            text_of[doctor] = f"{text_of[doctor]}\n{text}" if doctor in text_of else text
-    return text_of
+    pieces = [(0, _HEADING.sub("", before)), *((step.doctor, step.body) for step in steps)]
+    texts: dict[int, list[str]] = {}
+    for doctor, piece in pieces:
+        if text := piece.strip():
+            texts.setdefault(doctor, []).append(text)
+    return {doctor: "\n".join(parts) for doctor, parts in texts.items()}
 
 
 def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
@@ -159,9 +145,11 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     for place in steps:
         step = coming.get(place, place)
         number = step.number
-        if step.regular and step.doctor in number_of:
+        if step.doctor in number_of and number == step.doctor + shift:
             number = number_of[step.doctor] + shift
-        text += f"{step.head}{number}{rename(step.tail)}{place.space}"
+        renamed = rename(step.header["tail"] + step.body.rstrip())
+        space = place.body[len(place.body.rstrip()) :]
+        text += f"{step.header['head']}{number}{renamed}{space}"
     return text
 
 
