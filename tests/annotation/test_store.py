@@ -81,10 +81,10 @@ def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path):
 def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, clock):
     store = open_store(number=1)
     task = send(store, store.next("ann"))
-    store.keep_draft("ann", task.id, task.part, {"comment": "half"})
+    store.keep_draft("ann", task.id, task.part, {"comment": ["half"]})
     assert store.next("bob") is None
     clock.now += 3599
-    store.keep_draft("ann", task.id, task.part, {"comment": "half a"})  # the hour begins anew
+    store.keep_draft("ann", task.id, task.part, {"comment": ["half a"]})  # the hour begins anew
     clock.now += 3599
     assert store.next("bob") is None
     assert store.progress("bob").left == 0
@@ -231,7 +231,7 @@ def test_only_a_chief_is_the_jury_and_an_undecided_form_is_none(open_store, tmp_
         form = {"decision": "revise", "rationale": "Because.", **wrong}
         with pytest.raises(Invalid):
             send(store, task, form | {"scores": other | wrong.get("scores", {})})
-    store.keep_draft("physician-2", task.id, "decision", {"scores": {"2": 3}, "rationale": "Hm"})
+    store.keep_draft("physician-2", task.id, "decision", {"scores-2": ["3"], "rationale": ["Hm"]})
     draft = {"decision": None, "rationale": "Hm", "scores": [None, 3, None]}
     assert store.next("physician-2").drafts["decision"] == draft
     revised = {"decision": "revise", "rationale": "Because.", "scores": other}

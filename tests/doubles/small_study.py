@@ -9,8 +9,10 @@ from factories import case_of, verdict_of
 from factories import write as write_lines
 
 from automedeval.annotation.assignment import Assignment
+from automedeval.annotation.forms import fields_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, Study, read_study
+from automedeval.annotation.validation import values_of
 
 CRITERIA, ASKED = (
     ("relevancy", "knowledge_correctness", "fluency"),
@@ -60,7 +62,8 @@ def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
 def send(store: Store, task: Assignment, content: dict[str, Any] | None = None) -> Assignment:
     """Store an answer to the current part of a task; return the task afterwards."""
     content = filled(task) if content is None else content
-    return store.answer(task.annotator, task.id, task.part, content, task.version)
+    form = values_of(fields_of(store.study, task, task.part), content)
+    return store.answer(task.annotator, task.id, task.part, form, task.version)
 
 
 def finish(store: Store, task: Assignment) -> Assignment:

@@ -4,7 +4,6 @@ Every POST is answered with a redirect, so that going back or reloading stores n
 `page.js` adds keyboard keys and drafts.
 """
 
-import hashlib
 import re
 import time
 from contextlib import suppress
@@ -21,7 +20,7 @@ from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.security import PAGES, field_of, protect
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
-from automedeval.annotation.validation import Invalid, Refused, read_form, values_of
+from automedeval.annotation.validation import Invalid, Refused, values_of
 from automedeval.records import JsonObject
 from automedeval.records.templates import environment
 
@@ -39,8 +38,6 @@ class SignedOut(Refused):
 def page_templates() -> Jinja2Templates:
     """Return the templates of the pages; everything is escaped, and undefined names are errors."""
     made = environment("automedeval.annotation")
-    assets = b"".join((PAGES / name).read_bytes() for name in ASSETS)
-    made.globals["assets_version"] = hashlib.sha256(assets).hexdigest()[:12]
     made.globals |= {"invite_again": INVITE_AGAIN, "meanings": forms.meanings, "tasks": forms.WORDS}
     made.filters["words"] = forms.words
     return Jinja2Templates(env=made)
@@ -105,10 +102,8 @@ def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
     @app.exception_handler(Refused)
     def refused(request: Request, error: Refused) -> Response:
         with suppress(Refused):  # who is signed out meanwhile is shown the message
-            page = None
-            if isinstance(error, Invalid | Stale):
-                page = _form_again(request, study, store, error)
-            if page is not None:
+            is_form = isinstance(error, Invalid | Stale)
+            if is_form and (page := _form_again(request, study, store, error)):
                 return page
         return message(request, error.status, error.heading, str(error))
 
@@ -116,10 +111,7 @@ def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
 def _add_start(app: FastAPI, study: Study, store: Store) -> None:
     def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
-        headers = {
-            "Cache-Control": "public, max-age=86400"
-        }  # the address that the pages use changes with the content
-        return Response((PAGES / name).read_bytes(), media_type=ASSETS[name], headers=headers)
+        return Response((PAGES / name).read_bytes(), media_type=ASSETS[name])
 
     for name in ASSETS:
         app.get(f"/{name}")(asset)
@@ -166,14 +158,11 @@ def _task_of(request: Request, store: Store, number: int) -> Assignment:
     return store.assignment(_signed_in(request, store).name, number)
 
 
-def _entered(
-    request: Request, study: Study, assignment: Assignment, slug: str
-) -> tuple[str, JsonObject]:
-    """Return the part of an address, and what its form holds."""
+def _part_of(assignment: Assignment, slug: str) -> str:
+    """Return the part of an address."""
     for part in assignment.parts:
         if forms.slug_of(assignment, part) == slug:
-            fields = forms.fields_of(study, assignment, part)
-            return part, read_form(fields, request.state.form)
+            return part
     raise NotYours("There is no such task for you.")
 
 
@@ -188,11 +177,9 @@ def _task_page(
     """Return the form of the current part, filled with the draft, or after an error with the values entered."""
     sheet = forms.sheet_of(study, assignment, part)
     fields = sheet["fields"]
-    if error is None:
-        values = values_of(fields, forms.first_content(study, assignment, part))
-    else:
-        form = request.state.form
-        values = {field.name: list(form.get(field.name, [])) for field in fields}
+    values = values_of(fields, forms.first_content(study, assignment, part))
+    if error is not None:
+        values = {field.name: list(request.state.form.get(field.name, [])) for field in fields}
     required = [field.name for field in fields if field.request]
     missing = [name for name in required if not "".join(values[name]).strip()]
     step = request.url.path.rpartition("/")[2]
@@ -242,8 +229,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store) -> None:
         part, version = assignment.part, _version(request)
         if part is not None and version == assignment.version:
             # The values entered are kept as a draft, in case the skip is undone.
-            content = read_form(forms.fields_of(study, assignment, part), request.state.form)
-            store.keep_draft(assignment.annotator, number, part, content)
+            store.keep_draft(assignment.annotator, number, part, request.state.form)
         store.skip(assignment.annotator, number, field_of(request, "reason").strip(), version)
         return _see_task(request, store.next(assignment.annotator))
 
@@ -251,16 +237,16 @@ def _add_tasks(app: FastAPI, study: Study, store: Store) -> None:
     def answer(request: Request, number: int, slug: str) -> Response:
         assignment = _task_of(request, store, number)
         who = assignment.annotator
-        entered = _entered(request, study, assignment, slug)
-        stored = store.answer(who, number, *entered, _version(request))
+        part, version = _part_of(assignment, slug), _version(request)
+        stored = store.answer(who, number, part, request.state.form, version)
         return _see_task(request, store.next(who) if stored.part is None else stored)
 
     @app.post("/tasks/{number:int}/{slug}/draft")
     def keep_draft(request: Request, number: int, slug: str) -> Response:
         """Store a draft; then undo, go to the first page ("leave"), or return no content if the script asks."""
         assignment = _task_of(request, store, number)
-        entered = _entered(request, study, assignment, slug)
-        store.keep_draft(assignment.annotator, number, *entered)
+        part = _part_of(assignment, slug)
+        store.keep_draft(assignment.annotator, number, part, request.state.form)
         then = field_of(request, "then")
         if then == "undo":
             return _see_task(request, store.undo(assignment.annotator))

@@ -19,6 +19,7 @@ from automedeval.annotation.study import (
     Annotator,
     Item,
     Study,
+    number_able,
 )
 from automedeval.records import JsonObject
 
@@ -77,7 +78,7 @@ def free_items(
     for number, (kind, plan) in enumerate(study.plans.items()):
         if annotator.role not in plan.roles:
             continue
-        able = sum(person.role in plan.roles for person in study.annotators)
+        able = number_able(study.annotators, plan.roles)
         for place, item in enumerate(item for item in study.items if item.kind == kind):
             count, is_shared = taken.get(item.key, 0), place < plan.overlap
             # The overlap goes to everybody, however many answered it and then left the study.
@@ -107,7 +108,7 @@ def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
         if item.kind == "jury":
             slots = list(study.disputes[item.case_id].order)
         rng.shuffle(slots)
-    numbers = dict.fromkeys(("version", "since", "opened", "closed"), 0)
+    numbers = dict.fromkeys(("version", "since", "opened", "closed", "touched_at"), 0)
     about = {
         "item": item.key,
         "kind": item.kind,

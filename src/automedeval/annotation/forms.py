@@ -4,13 +4,13 @@ Models and judges are blinded: responses are Doctor 1 to k, verdicts are numbere
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
-from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, in_layout
-from automedeval.records import JsonObject
+from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, read_form
+from automedeval.records import JsonObject, Question, Verdict
 from automedeval.records.package_data import packaged
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
@@ -34,47 +34,39 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     """Return what the page shows of a part, and its form; a verdict is in the slots of the responses."""
     item, order = assignment.item, shown_order(study, assignment)
     case = study.case_of(item)
-    if isinstance(case.question, str):
-        question = [("Question", case.question)]
-    else:
-        speakers = {"user": "Patient", "assistant": "Answer", "system": "Setting"}
-        question = [
-            (speakers.get(message["role"], message["role"].capitalize()), message["content"])
-            for message in case.question
-        ]
-    verdicts, exchanges = [], []
+    question: Question = case.question
+    if isinstance(question, str):
+        question = [{"role": "question", "content": question}]
+    verdicts: dict[str, Verdict] = {}
+    exchanges = []
     rubric, questions = study.rubric_of(item), study.verdict_questions
     anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
     if part == HARM:
         anchors = rubric.degree.values
     elif part == DECISION:
         dispute = study.disputes[case.id]
-        verdicts = [("The verdict on record", dispute.recorded)]
-        verdicts.append(("The verdict that differs from it", dispute.judged))
+        verdicts["The verdict on record"] = dispute.recorded
+        verdicts["The verdict that differs from it"] = dispute.judged
         for title, text in dispute.exchanges:
             exchanges.append((title, renamed(text, dispute.shown, order, rubric.slot_word)))
     elif part == PREFERENCE:
         anchors = {}
         for side, place in enumerate(assignment.order, 1):
-            verdict = study.verdicts[case.id, item.judges[place]]
-            verdicts.append((f"Verdict {side}", verdict))
+            verdicts[f"Verdict {side}"] = study.verdicts[case.id, item.judges[place]]
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)
-        verdicts = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
+        verdicts["The verdict"] = study.verdicts[case.id, part.removeprefix(VERDICT)]
     is_second_part = item.kind == "rate" and part != RESPONSES
     heading, lead = WORDS["verdict" if is_second_part else item.kind]
+    word = rubric.slot_word
     return {
         "slug": slug_of(assignment, part),
         "question": question,
-        "responses": [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
-        "verdicts": [
-            (title, seen_from(verdict, order, rubric.slot_word))
-            for title, verdict in verdicts
-            if verdict.valid
-        ],
+        "responses": [case.responses[index].text for index in order],
+        "verdicts": {title: seen_from(verdict, order, word) for title, verdict in verdicts.items()},
         "exchanges": exchanges,
         "fields": fields_of(study, assignment, part),
-        "anchors": list(anchors.items()),
+        "anchors": anchors,
         "heading": heading,
         "lead": lead,
     }
@@ -172,10 +164,9 @@ def _asked(
 
 def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:
     """Return what is shown of the meaning of points beside the rows: nothing of two points, whose buttons show it."""
-    values = sorted(anchors)
-    if scale is not None and values == [*scale] == [scale[0], scale[0] + 1]:
+    if scale is not None and len(anchors) == 2 == scale[1] - scale[0] + 1:
         return {}
-    return {value: anchors[value] for value in values}
+    return dict(sorted(anchors.items()))
 
 
 def words(name: str) -> str:
@@ -193,10 +184,14 @@ def first_content(study: Study, assignment: Assignment, part: str) -> JsonObject
     return {"rationale": seen.rationale or "", "scores": list(seen.scores or ())}
 
 
-def checked(
-    study: Study, assignment: Assignment, part: str, content: JsonObject, draft: bool = False
+def read_answer(
+    study: Study,
+    assignment: Assignment,
+    part: str,
+    form: Mapping[str, Sequence[str]],
+    draft: bool = False,
 ) -> JsonObject:
-    """Return the content of a part in the layout in which it is stored.
+    """Return the content of the form of a part in the layout in which it is stored.
 
     "responses": {"scores": {slot: {criterion: score}}, "comments": {slot: text}}, slots "1" … "k"; "harm": "choices", words, in
     the place of the scores; "verdict:JUDGE": {"scores": {criterion: score}, "tags": […], "comment": text}; "decision":
@@ -204,14 +199,14 @@ def checked(
     "tie"}, "comment": text}. Comments and tags may be missing; a decision to keep has no revision.
 
     Raises:
-        Invalid: see `in_layout`; or a revision that is not complete, changes nothing, or cannot become a training row.
+        Invalid: see `read_form`; or a revision that is not complete, changes nothing, or cannot become a training row.
     """
-    fields = fields_of(study, assignment, part)
+    decision = form.get("decision", ())
+    if part == DECISION and "keep" in decision and not draft:
+        form = {"decision": decision}  # the revision is not read
+    stored = read_form(fields_of(study, assignment, part), form, draft)
     if part != DECISION:
-        return in_layout(fields, content, draft)
-    if content.get("decision") == "keep" and not draft:
-        content = {**content, "rationale": None, "scores": None}
-    stored = in_layout(fields, content, draft)
+        return stored
     slots = range(1, len(assignment.order) + 1)
     stored["scores"] = scores = [stored["scores"].get(str(slot)) for slot in slots]
     if draft:

@@ -75,16 +75,13 @@ def _dispute(line: Mapping, record: Mapping, case: Case, rubrics: Mapping[str, R
     rubric = rubrics.get(name)
     if rubric is None or not rubric.sums_up:
         raise RecordError(f"its rubric {name!r} is none of those that give scores")
-    if (line.get("order"), line.get("models")) != (order, models):
-        raise RecordError(f"'order' and 'models' are not those of the data set: {order}, {models}")
     about = {"case_id": case.id, "rubric": name, "models": models}
     old = record["old_verdict"] | {"order": order, "valid": True}
     recorded = Verdict.from_dict(old | about)
     judged = Verdict.from_dict(record["judge_verdict"] | about)
-    if line.get("judge") not in (None, recorded.judge):
-        raise RecordError(
-            f"is on a verdict of {line['judge']!r}, and the one on record is of {recorded.judge!r}"
-        )
+    on_record = (recorded.judge, order, models)
+    if (line.get("judge") or recorded.judge, line.get("order"), line.get("models")) != on_record:
+        raise RecordError(f"'judge', 'order' and 'models' are not those on record: {on_record}")
     exchanges = []
     for piece in record["exchanges"]:
         text = own_text(piece["text"] or "").strip()

@@ -7,7 +7,8 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from sqlite3 import Connection
 from typing import Any
@@ -21,13 +22,14 @@ from automedeval.annotation.assignment import (
     new_row,
     read_assignment,
 )
-from automedeval.annotation.forms import checked
+from automedeval.annotation.forms import read_answer
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Refused, checked_reason
 from automedeval.records import JsonObject
 
 # Columns that the history tells as they are.
 TOLD = ("assignment", "item", "kind", "case_id", "judges", "annotator", "role")
+Form = Mapping[str, Sequence[str]]  # what a browser sends: name of a field → its values
 RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
 
 
@@ -81,19 +83,15 @@ class Store(db.Database):
         """
         who = self._annotator(annotator)
         with self.transaction() as connection:
-            now = self.clock()
             if latest := self._latest_open(connection, annotator):
-                self._change(connection, latest.id, touched_at=now)
+                self._touch(connection, latest.id)
                 return latest
-            free = free_items(connection, self.study, who, now - RETURNED)
+            free = free_items(connection, self.study, who, self.clock() - RETURNED)
             if not free:
                 return None
-            number = db.put(
-                connection, "assignments", **new_row(self.study, free[0], who), touched_at=now
-            )
-            self._change(
-                connection, number, opened=self._happened(connection, annotator, number, "given")
-            )
+            number = db.put(connection, "assignments", **new_row(self.study, free[0], who))
+            event = self._happened(connection, annotator, number, "given")
+            self._touch(connection, number, opened=event)
             return self._assignment_of(connection, annotator, number)
 
     def assignment(self, annotator: str, number: int) -> Assignment:
@@ -101,18 +99,18 @@ class Store(db.Database):
         with self.transaction() as connection:
             return self._assignment_of(connection, annotator, number)
 
-    def keep_draft(self, annotator: str, number: int, part: str, content: JsonObject) -> None:
+    def keep_draft(self, annotator: str, number: int, part: str, form: Form) -> None:
         """Store a draft of the current part in place of an earlier one; raise NotYours, Stale or Invalid."""
         with self.transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
             if part != before.part:
                 raise Stale("This part of the task is stored already.")
-            draft = checked(self.study, before, part, content, draft=True)
+            draft = read_answer(self.study, before, part, form, draft=True)
             db.put(connection, "drafts", "REPLACE", assignment=number, part=part, content=draft)
-            self._change(connection, number, touched_at=self.clock())
+            self._touch(connection, number)
 
     def answer(
-        self, annotator: str, number: int, part: str, content: JsonObject, version: int
+        self, annotator: str, number: int, part: str, form: Form, version: int
     ) -> Assignment:
         """Store the answer to a part; return the assignment afterwards. NotYours, Stale or Invalid: nothing was stored.
 
@@ -121,7 +119,7 @@ class Store(db.Database):
         """
         with self.transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
-            stored = checked(self.study, before, part, content)
+            stored = read_answer(self.study, before, part, form)
             if version != before.version:
                 self._refuse_other(connection, before, version, "answer", part, stored)
                 return before
@@ -133,12 +131,9 @@ class Store(db.Database):
             connection.execute(
                 "DELETE FROM drafts WHERE assignment = ? AND part = ?", [number, json.dumps(part)]
             )
-            ends = (
-                {"state": db.DONE, "closed": event}
-                if len(before.answers) + 1 == len(before.parts)
-                else {}
-            )
-            self._change(connection, number, version=version + 1, touched_at=self.clock(), **ends)
+            is_last = len(before.answers) + 1 == len(before.parts)
+            ends = {"state": db.DONE, "closed": event} if is_last else {}
+            self._touch(connection, number, version=version + 1, **ends)
             return self._assignment_of(connection, annotator, number)
 
     def skip(self, annotator: str, number: int, reason: str, version: int) -> None:
@@ -151,13 +146,7 @@ class Store(db.Database):
             if before.state != db.OPEN:
                 raise Stale("This task is finished already.")
             event = self._happened(connection, annotator, number, "skip", content=content)
-            ends = {
-                "state": db.SKIPPED,
-                "closed": event,
-                "version": version + 1,
-                "touched_at": self.clock(),
-            }
-            self._change(connection, number, **ends)
+            self._touch(connection, number, state=db.SKIPPED, closed=event, version=version + 1)
 
     def undo(self, annotator: str) -> Assignment | None:
         """Reopen the annotator's last finished or skipped assignment; return None if there is none.
@@ -173,18 +162,11 @@ class Store(db.Database):
             if ended is None:
                 return None
             for part, content in ended.answers.items():
-                db.put(
-                    connection, "drafts", "REPLACE", assignment=ended.id, part=part, content=content
-                )
+                draft = {"assignment": ended.id, "part": part, "content": content}
+                db.put(connection, "drafts", "REPLACE", **draft)
             event = self._happened(connection, annotator, ended.id, "undo")
-            changes = {
-                "state": db.OPEN,
-                "since": event,
-                "opened": event,
-                "closed": 0,
-                "version": ended.version + 1,
-            }
-            self._change(connection, ended.id, **changes, touched_at=self.clock())
+            reopened = {"state": db.OPEN, "since": event, "opened": event, "closed": 0}
+            self._touch(connection, ended.id, **reopened, version=ended.version + 1)
             return self._assignment_of(connection, annotator, ended.id)
 
     def progress(self, annotator: str) -> Progress:
@@ -192,11 +174,10 @@ class Store(db.Database):
         who = self._annotator(annotator)
         with self.transaction() as connection:
             by_state = "SELECT state, count(*) AS number FROM assignments WHERE annotator = ? GROUP BY state"
-            counts = {row.state: row.number for row in connection.execute(by_state, [annotator])}
+            rows = connection.execute(by_state, [annotator])
+            counts = Counter({row.state: row.number for row in rows})
             left = len(free_items(connection, self.study, who, self.clock() - RETURNED))
-        return Progress(
-            counts.get(db.DONE, 0), counts.get(db.SKIPPED, 0), counts.get(db.OPEN, 0), left
-        )
+        return Progress(counts[db.DONE], counts[db.SKIPPED], counts[db.OPEN], left)
 
     # --- reading everything ---
 
@@ -230,13 +211,8 @@ class Store(db.Database):
     def secret(self) -> str:
         """Return the secret that signs the sessions, which is made once."""
         with self.transaction() as connection:
-            db.put(
-                connection,
-                "settings",
-                "IGNORE",
-                name="session_secret",
-                value=secrets.token_urlsafe(32),
-            )
+            made = secrets.token_urlsafe(32)
+            db.put(connection, "settings", "IGNORE", name="session_secret", value=made)
             return db.setting(connection, "session_secret")
 
     # --- rows ---
@@ -281,20 +257,16 @@ class Store(db.Database):
     def _happened(
         self, connection: Connection, annotator: str, number: int, what: str, **values: Any
     ) -> int:
-        row = {"part": "", "content": {}} | values
-        row |= {
-            "assignment": number,
-            "role": self._annotator(annotator).role,
-            "what": what,
-            "at": self.clock(),
-        }
-        return db.put(connection, "events", **row)
+        row = {"part": "", "content": {}, "assignment": number, "what": what, "at": self.clock()}
+        role = self._annotator(annotator).role
+        return db.put(connection, "events", role=role, **row | values)
 
-    def _change(self, connection: Connection, number: int, **values: Any) -> None:
+    def _touch(self, connection: Connection, number: int, **values: Any) -> None:
+        """Change columns of an assignment, and note that it was worked on now."""
+        values["touched_at"] = self.clock()
         changes = ", ".join(f"{name} = ?" for name in values)
-        connection.execute(
-            f"UPDATE assignments SET {changes} WHERE id = ?", [*values.values(), number]
-        )
+        query = f"UPDATE assignments SET {changes} WHERE id = ?"
+        connection.execute(query, [*values.values(), number])
 
 
 def _digest(token: str) -> str:

@@ -216,7 +216,7 @@ class _StudyReader(YamlFile):
         disputes = self.disputes(content, given, rubric) if "jury" in plans else {}
         items = []
         for plan in plans.values():
-            able = _able(annotators, plan.roles)
+            able = number_able(annotators, plan.roles)
             asked = list(disputes) if plan.kind == "jury" else self.askable(plan, cases, verdicts)
             asked = self.drawn(plan, asked, seed)
             if order == "random":
@@ -267,8 +267,8 @@ class _StudyReader(YamlFile):
             inside = f"annotators[{number}]."
             annotator = Annotator(**self.values(entry, ANNOTATOR, inside))
             name = annotator.name
-            if not name.strip() or not name.isprintable() or len(name) > 80:
-                self.fail(f"{inside}name", f"must be 1 to 80 printable characters, not {name!r}")
+            if not name.strip() or not name.isprintable():
+                self.fail(f"{inside}name", f"must be printable characters, not {name!r}")
             if name in annotators:
                 self.fail(f"{inside}name", f"{name!r} came before")
             annotators[name] = annotator
@@ -334,7 +334,7 @@ class _StudyReader(YamlFile):
         overlap = self.take(entry, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(entry, "draw", int, None, inside=inside)
         roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
-        able = _able(annotators, roles)
+        able = number_able(annotators, roles)
         if not 1 <= raters <= able:
             allowed = f"must be from 1 to the {able} annotators with the roles"
             self.fail(f"{inside}raters", f"{allowed}, not {raters}")
@@ -343,15 +343,13 @@ class _StudyReader(YamlFile):
         judges = self.texts(entry, "judges", usual, inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
-        if kind == "prefer" and "tie" in judges:
-            self.fail(f"{inside}judges", "a judge cannot be called 'tie', which is a choice")
         for judge in sorted(set(judges) - set(judging)):
             fault = f"no valid verdict with a rationale of {judge!r} on these cases"
             self.fail(f"{inside}judges", fault)
         return KindPlan(kind, raters, overlap, roles, judges, draw)
 
 
-def _able(annotators: Iterable[Annotator], roles: Collection[str]) -> int:
+def number_able(annotators: Iterable[Annotator], roles: Collection[str]) -> int:
     """Return how many annotators have one of the roles."""
     return sum(annotator.role in roles for annotator in annotators)
 

@@ -1,6 +1,6 @@
 """Define the fields of a form; read what a browser sends, and check it before it is stored.
 
-The same list of fields renders the form, parses it and checks its content. Error messages are for the physician.
+The same list of fields renders the form and reads it. Error messages are for the physician.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,63 +57,50 @@ class Field:
     def invalid(self, problem: str) -> Invalid:
         return Invalid(": ".join(filter(None, (self.about, self.label, problem))))
 
-    def checked(self, value: Any, draft: bool = False) -> Any:
-        """Return a value as it is stored; raise Invalid if the field does not allow it."""
+    def stored(self, texts: Sequence[str], draft: bool = False) -> Any:
+        """Return what is stored of the texts that a browser sent for the field, None if no option was chosen.
+
+        Raise Invalid if the field does not allow them.
+        """
+        given = [text for text in texts if text.strip()]
+        if len(given) > 1 and self.kind != "tags":
+            raise self.invalid("there are two answers. Nothing was stored.")
         if self.kind == "text":
-            text = value.strip()
+            text = "".join(given).strip()
             if len(text) > self.limit and not draft:  # too long a text is kept as a draft, not lost
                 raise self.invalid(
                     f"{len(text):,} characters are too many; at most {self.limit:,} can be stored."
                 )
             return text
-        allowed = [option.value for option in self.options]
-        chosen = value if self.kind == "tags" else [value]
-        if any(choice not in allowed for choice in chosen) or len(set(chosen)) < len(chosen):
+        chosen = [option.value for option in self.options if str(option.value) in given]
+        if len(chosen) < len(given):
             raise self.invalid("this is not one of the answers. Nothing was stored.")
-        return [tag for tag in allowed if tag in chosen] if self.kind == "tags" else value
-
-    def read(self, texts: list[str]) -> Any:
-        """Return the value that a browser sent as texts, which `checked` has to see; raise Invalid if there are two."""
-        by_text = {str(option.value): option.value for option in self.options}
-        values = [by_text.get(text, text) for text in texts]
         if self.kind == "tags":
-            return values
-        if len(values) > 1:
-            raise self.invalid("there are two answers. Nothing was stored.")
-        return values[0]
+            return chosen
+        return chosen[0] if chosen else None
 
 
-def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> JsonObject:
-    """Return the content of a form without its empty fields; raise Invalid for an unknown field. `in_layout` checks values."""
-    by_name = {field.name: field for field in fields}
-    content: JsonObject = {}
-    for name in form.keys() - set(BESIDE):
-        if name not in by_name:
-            raise Invalid(
-                "This form has a field that the task does not ask for. Nothing was stored."
-            )
-        if texts := [text for text in form[name] if text.strip()]:
-            _put(content, by_name[name].path, by_name[name].read(texts))
-    return content
+def read_form(
+    fields: Sequence[Field], form: Mapping[str, Sequence[str]], draft: bool = False
+) -> JsonObject:
+    """Return the content of a form (name → texts) in the layout in which it is stored.
 
-
-def in_layout(fields: Sequence[Field], content: Mapping, draft: bool = False) -> JsonObject:
-    """Return the content of fields in the layout in which it is stored.
-
-    Raise Invalid if a field has a wrong value, or is missing; fields of a draft may be missing.
+    Raise Invalid for an unknown field, a wrong value, or one that is missing; fields of a draft may be missing.
     """
-    stored: JsonObject = {}
+    if form.keys() - {field.name for field in fields} - set(BESIDE):
+        raise Invalid("This form has a field that the task does not ask for. Nothing was stored.")
+    content: JsonObject = {}
     for field in fields:
-        value = _at(content, field.path)
-        blank = {"text": "", "tags": []}.get(field.kind)
-        value = blank if value is None else field.checked(value, draft)
+        value = field.stored(form.get(field.name, ()), draft)
         if value is None and field.request and not draft:
             raise Invalid(field.request)
-        if len(field.path) > 1:
-            stored.setdefault(field.path[0], {})
-        if len(field.path) == 1 or value not in (None, ""):
-            _put(stored, field.path, value)
-    return stored
+        *groups, name = field.path
+        group = content
+        for key in groups:
+            group = group.setdefault(key, {})
+        if not groups or value not in (None, ""):
+            group[name] = value
+    return content
 
 
 def values_of(fields: Sequence[Field], content: Mapping) -> dict[str, list[str]]:
@@ -128,15 +115,9 @@ def values_of(fields: Sequence[Field], content: Mapping) -> dict[str, list[str]]
 
 def checked_reason(reason: str) -> str:
     """Return the reason for skipping a task; raise Invalid if it is empty or too long."""
-    if not (text := Field(("reason",), "text", "Reason").checked(reason)):
+    if not (text := Field(("reason",), "text", "Reason").stored([reason])):
         raise Invalid("Please say in a few words why you skip this task.")
     return text
-
-
-def _put(content: JsonObject, path: tuple[str, ...], value: Any) -> None:
-    for key in path[:-1]:
-        content = content.setdefault(key, {})
-    content[path[-1]] = value
 
 
 def _at(content: Any, path: tuple[str, ...]) -> Any:

@@ -400,7 +400,7 @@ def _check_reason(reason: str, slot: str) -> None:
 
 def _written_before(place: int, text: str) -> str | None:
     """Return what is written before a place in the text as it is seen; None if nothing is."""
-    places = [at for at, sign in enumerate(text) if SEEN[ord(sign)] is not None]
+    places = [at for at, sign in enumerate(text) if sign.translate(SEEN)]
     return text[: places[place]].strip() or None if place else None
 
 

@@ -267,10 +267,11 @@ def _rubric_path(name: str | Path) -> tuple[Any, str]:
     text = str(name)
     if text.endswith((".yaml", ".yml")):
         return Path(text), text
-    if text in packaged_rubrics():
+    packaged = packaged_rubrics()
+    if text in packaged:
         return PACKAGED / f"{text}.yaml", f"{text}.yaml"
-    packaged = ", ".join(packaged_rubrics())
-    raise RecordError(f"no rubric {text!r}: packaged are {packaged}; your own needs its .yaml path")
+    known = ", ".join(packaged)
+    raise RecordError(f"no rubric {text!r}: packaged are {known}; your own needs its .yaml path")
 
 
 def read_questions(path: str | Path | None = None) -> Questions:
