@@ -53,7 +53,7 @@ def read_version(file: str, blank: str | None, columns: Sequence[str]) -> Answer
                 f"{place}: {count}, and a file for each version has one to a question"
             )
         if table:
-            name = case.id if table.columns.id is not None else ""
+            name = case.id if "id" in table.columns.roles else ""
             case = replace(case, id=name, responses=(replace(case.responses[0], extra={}),))
         answers.answers.append(case)
     return answers

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from automedeval.records.arguments import BLANK
 from automedeval.records.errors import UnclearArguments, errors_at
@@ -21,15 +21,16 @@ from automedeval.records.types import Case, RecordError, Response
 
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
-RATINGS: dict[str, list[str]] = _WORDS["ratings"] | {
-    role: NAMES[role] for role in ("question", "model")
-}
+RATINGS: dict[str, list[str]] = _WORDS["ratings"]
 BESIDE, TRUSTED, NO_VALUE, CRITERIA = (
     frozenset[str](_WORDS[name]) for name in ("beside", "trusted", "no_value", "criteria")
 )
-ROLES = ("question", "reference", "id", "topic", "model")
-KNOWN = BESIDE.union(*(NAMES[role] for role in ROLES))
-ENDINGS = ("id", "comment", "note")
+RECOGNIZED = [
+    role for role in NAMES if role != "answer"
+]  # roles whose columns the name alone tells
+KNOWN = BESIDE.union(*(NAMES[role] for role in RECOGNIZED))
+# The name of a column that is no candidate's, also with an s or a number behind it
+NUMBERED = re.compile(rf"(?:{'|'.join(BESIDE)}|(?:.*_)?(?:id|comment|note))s?[_0-9]*")
 NOT_JUDGED = "no text, not judged"
 NO_TEXT = re.compile("|".join(_WORDS["no_text"]), re.S | re.I)
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
@@ -47,13 +48,8 @@ PlacedCases = list[tuple[str, Case]]  # each with its place in the file
 class Columns:
     """The columns that are read, by what they hold."""
 
-    question: str
+    roles: dict[str, str]  # role → column; a long table has the model and the answer
     responses: tuple[str, ...] = ()  # of a wide table: their names become the models
-    model: str | None = None  # of a long table, as the answer
-    answer: str | None = None
-    reference: str | None = None
-    topic: str | None = None
-    id: str | None = None
     textless: tuple[str, ...] = ()  # columns of no known name, and without text
 
     @classmethod
@@ -70,43 +66,41 @@ class Columns:
         several with the question, or one that may be the reference or a candidate's.
         """
         names = names_of(rows)
-        listed = ", ".join(names)
+        listed = f"the columns are {', '.join(names)}"
         roles, responses = _by_option(columns)
         named = [*roles.values(), *responses]
-        if missing := [name for name in named if name not in names]:
-            fault = f"--columns: no column {missing[0]!r}; the columns are {listed}"
-            raise RecordError(f"{path}: {fault}")
+        for name in named:
+            if name not in names:
+                raise RecordError(f"{path}: --columns: no column {name!r}; {listed}")
         free = [name for name in names if name not in named]
-        doubts = _recognize(roles, free, ROLES[:-1] if responses else ROLES)
+        doubt = _add_known(roles, free, is_wide=bool(responses))
         unknown = [name for name in free if not is_known(name)]
         texts = [name for name in unknown if _has_text(name, rows)]
-        textless = []
+        unsure = ""
+        textless: list[str] = []
         if "question" not in roles:
-            doubts.insert(0, "no column is called question")
-            roles = {"question": next(iter(texts), ""), **roles}
-            texts = texts[1:]
+            doubt = "no column is called question"
+            question, *texts = texts or [""]
+            roles = {"question": question} | roles
         if "model" in roles or "answer" in roles:
-            doubts += _find_answer(roles, texts)
+            unsure = _add_answer(roles, texts)
         elif not responses and (least_responses or not columns):
             textless = [name for name in unknown if name not in texts]
-            responses, unsure = _find_responses(roles, texts, least_responses)
-            doubts += unsure
-        has_answers = bool(responses) or "answer" in roles
-        is_lacking = not roles["question"] or (least_responses and not has_answers)
-        if is_lacking:
-            doubts.append("no column has responses")
-        if doubts:
-            fault = f"{path}: {doubts[0]}; the columns are {listed}"
-            if is_lacking:
-                raise RecordError(fault)
+            unsure = _add_reference(roles, texts, least_responses)
+            responses = [name for name in texts if name not in roles.values()]
+        doubt = doubt or unsure
+        is_answered = bool(responses) or "answer" in roles or not least_responses
+        if not (roles["question"] and is_answered):
+            raise RecordError(f"{path}: {doubt or 'no column has responses'}; {listed}")
+        if doubt:
             entries = [f"{role}={name}" for role, name in roles.items()]
-            raise UnclearArguments(fault, ["--columns", *entries, *responses])
-        return cls(**roles, responses=tuple(responses), textless=tuple(textless))
+            words = ["--columns", *entries, *responses]
+            raise UnclearArguments(f"{path}: {doubt}; {listed}", words)
+        return cls(roles, tuple(responses), tuple(textless))
 
     def __str__(self) -> str:
-        roles = {name: role for role in NAMES if (name := getattr(self, role))}
-        kinds = {name: f" ({role})" for name, role in roles.items() if plain(name) != role}
-        named = [_quoted(name) + kinds.get(name, "") for name in self.every]
+        kinds = {name: f" ({role})" for role, name in self.roles.items() if plain(name) != role}
+        named = [name + kinds.get(name, "") for name in self.every]
         if self.responses:
             named[len(self.responses)] += " (answers)"
         return ", ".join(named)
@@ -114,16 +108,13 @@ class Columns:
     @property
     def every(self) -> list[str]:
         """The names of all columns that are read."""
-        beside = (self.model, self.answer, self.reference, self.topic, self.id)
-        return [self.question, *self.responses, *(name for name in beside if name is not None)]
+        question, *others = [self.roles[role] for role in NAMES if role in self.roles]
+        return [question, *self.responses, *others]
 
     def unread(self, rows: Sequence[dict]) -> list[str]:
         """Return the other columns of these rows, with what has no text marked so."""
-        unread = []
-        for name in names_of(rows):
-            if name not in self.every:
-                unread.append(_quoted(name) + ("" if _has_text(name, rows) else " (no text)"))
-        return unread
+        unread = [name for name in names_of(rows) if name not in self.every]
+        return [name if _has_text(name, rows) else f"{name} (no text)" for name in unread]
 
     def cases(self, placed: Iterable[Placed]) -> tuple[PlacedCases, list[str]]:
         """Return the cases that the rows `(place, row)` of a table hold, and a line if the ids are no cases'.
@@ -137,79 +128,64 @@ class Columns:
         rows = []
         for number, (place, cells) in enumerate(placed, 1):
             with errors_at(place):
-                rows.append(self._row(number, place, cells))
-        questions = [key_of(row.question) for row in rows]
-        ids = [row.id for row in rows]
-        are_shared = len(set(ids)) < len(ids)
-        is_each_asked_once = not self.model or len(set(questions)) == len(questions)
-        by_id = any(ids) and (are_shared or is_each_asked_once)
-        groups: dict[str | int, list[_Row]] = {}
-        for row, question in zip(rows, questions):
-            key = row.id if by_id else question
-            if by_id and self.model and not key:
+                rows.append((place, self._row(number, cells)))
+        if "model" not in self.roles:
+            return rows, []
+        ids = {row.id for _, row in rows}
+        questions = {key_of(row.question) for _, row in rows}
+        are_of_cases = len(ids) < len(rows) or len(questions) == len(rows)
+        groups: dict[str, PlacedCases] = {}
+        for place, row in rows:
+            if not are_of_cases:
+                row = replace(row, id="")
+            elif any(ids) and not row.id:
                 fault = "the id is blank, and in other rows it names the case"
-                raise RecordError(f"{row.place}: {fault}")
-            # of a wide table each row is a case
-            groups.setdefault(key if self.model else row.number, []).append(row)
-        cases = [(group[0].place, _case(group, by_id)) for group in groups.values()]
-        return cases, [f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else []
+                raise RecordError(f"{place}: {fault}")
+            groups.setdefault(row.id or key_of(row.question), []).append((place, row))
+        notes = [] if are_of_cases else [f"{self.roles['id']!r} names rows, and no cases"]
+        return list(map(_merged, groups.values())), notes
 
-    def _row(self, number: int, place: str, row: dict) -> "_Row":
+    def _row(self, number: int, row: dict) -> Case:
         """Return what is read of a row; RecordError if a cell is not text, or no question or reference."""
-        cells: dict[str | None, Any] = {name: row.get(name) for name in self.every}
-        for name, cell in cells.items():
-            if name == self.id and type(cell) is int:
-                cells[name] = str(cell)
-            elif not (isinstance(cell, str | None) or (name == self.question and _is_asked(cell))):
+        for name in self.every:
+            cell = row.get(name)
+            is_asked = name == self.roles["question"] and _is_asked(cell)
+            is_number = name == self.roles.get("id") and type(cell) is int
+            if not (isinstance(cell, str | None) or is_asked or is_number):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
-        question, reference, topic, case_id = (
-            cells.get(name) for name in (self.question, self.reference, self.topic, self.id)
-        )
+        cells = {role: row[name] for role, name in self.roles.items() if filled(row.get(name))}
+        question, reference = cells.get("question", ""), cells.get("reference")
         if is_failure(question):
             raise RecordError(f"the question is an error of a program: {question!r}")
         if fault := fault_of_reference(reference):
             raise RecordError(fault)
-        answers = [Response(name, _text(cells[name])) for name in self.responses]
-        if self.model and self.answer:
-            model, answer = _text(cells[self.model]), _text(cells[self.answer])
+        answers = [Response(name, _text(row.get(name))) for name in self.responses]
+        if "model" in self.roles:
+            model, answer = cells.get("model", ""), cells.get("answer", "")
             answers = [Response(model, answer, {"row": number})]
-        return _Row(number, place, question, reference, topic, _text(case_id).strip(), answers)
+        case_id = str(cells.get("id", "")).strip()
+        return Case(
+            case_id, question, tuple(answers), reference, cells.get("topic"), {"row": number}
+        )
 
 
-class _Row(NamedTuple):
-    """What is read of a row of a table, from 1."""
-
-    number: int
-    place: str
-    question: Any
-    reference: str | None
-    topic: str | None
-    id: str
-    answers: list[Response]
-
-
-def _case(rows: Sequence[_Row], by_id: bool) -> Case:
-    """Return the case of some rows, without an id unless they have that of the case."""
+def _merged(rows: PlacedCases) -> tuple[str, Case]:
+    """Return the case of some rows, and the place of the first one."""
+    first_place, first = rows[0]
     about = {}
     for role in ("question", "reference", "topic"):
-        given = [row for row in rows if filled(getattr(row, role))]
-        for row in given:
-            if key_of(getattr(row, role)) != key_of(getattr(given[0], role)):
-                same = "id" if by_id else "question"
-                what = f"another {role} than {given[0].place}, with the same {same}"
-                raise RecordError(f"{row.place}: {what}")
-        cells = [getattr(row, role) for row in given]
+        given = [(place, cell) for place, row in rows if (cell := getattr(row, role))]
+        places = {key_of(cell): place for place, cell in given}
+        if len(places) > 1:
+            other, place, *_ = places.values()
+            same = "id" if first.id else "question"
+            raise RecordError(f"{place}: another {role} than {other}, with the same {same}")
         # the shortest, so that another order of the rows changes nothing
-        about[role] = min(cells, key=lambda cell: (len(str(cell)), str(cell)), default=None)
-    first = rows[0]
-    return Case(
-        id=first.id if by_id else "",
-        question=about["question"] or "",
-        responses=tuple(answer for row in rows for answer in row.answers),
-        reference=about["reference"],
-        topic=about["topic"],
-        extra={"row": first.number},
-    )
+        cells = [cell for _, cell in given]
+        default = getattr(first, role)
+        about[role] = min(cells, key=lambda cell: (len(str(cell)), str(cell)), default=default)
+    responses = itertools.chain.from_iterable(row.responses for _, row in rows)
+    return first_place, replace(first, responses=tuple(responses), **about)
 
 
 def without_blanks(
@@ -224,48 +200,41 @@ def without_blanks(
     """
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
-    answers = [response for _, case in placed for response in case.responses]
-    blanks = [answer for answer in answers if _is_blank(answer)]
+    asked = 0
+    blanks: Counter[str] = Counter()  # by model
+    settled = []
+    for place, case in placed:
+        responses = []
+        for answer in case.responses:
+            asked += 1
+            if answer.text and not is_failure(answer.text):
+                responses.append(answer)
+                continue
+            blanks[answer.model] += 1
+            if blank == "lowest":
+                responses.append(replace(answer, text=""))
+        settled.append((place, replace(case, responses=tuple(responses))))
     if not blanks:
         return placed, []
-    by_model = Counter(answer.model for answer in blanks)
-    counts = ", ".join(f"{model} {number:,}" for model, number in by_model.items())
-    count = f"{len(blanks):,} of {len(answers):,} answers are blank ({counts})"
+    counts = ", ".join(f"{model} {number:,}" for model, number in blanks.items())
+    count = f"{blanks.total():,} of {asked:,} answers are blank ({counts})"
     if blank is None:
         raise RecordError(
             f"{source}: {count}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
             "--blank skip if it was not asked; a cell with an error of a program is as a blank one"
         )
-    settled = []
-    for place, case in placed:
-        responses = []
-        for answer in case.responses:
-            if not _is_blank(answer):
-                responses.append(answer)
-            elif blank == "lowest":
-                responses.append(replace(answer, text=""))
-        settled.append((place, replace(case, responses=tuple(responses))))
     meaning = "are empty answers" if blank == "lowest" else "were not asked"
     return settled, [f"{count}, and {meaning} (--blank {blank})"]
 
 
-def _is_blank(answer: Response) -> bool:
-    return not answer.text or is_failure(answer.text)
-
-
 def names_of(rows: Iterable[dict]) -> list[str]:
     """Return the names of all columns."""
-    return list(dict.fromkeys(map(str, itertools.chain(*rows))))
+    return list(dict.fromkeys(itertools.chain(*rows)))
 
 
 def filled_names(rows: Sequence[dict]) -> list[str]:
     """Return the names of the columns that have a filled cell."""
     return [name for name in names_of(rows) if any(filled(row.get(name)) for row in rows)]
-
-
-def _quoted(name: str) -> str:
-    """Return a column's name as it stands in a list of names."""
-    return repr(name) if set(name) & set(",;()'\"") or not name.isprintable() else name
 
 
 def plain(name: str) -> str:
@@ -291,58 +260,54 @@ def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return roles, responses
 
 
-def _recognize(roles: dict[str, str], names: Sequence[str], wanted: Iterable[str]) -> list[str]:
-    """Add to role → column those of the wanted ones that are known by their names; return which may be several columns."""
-    doubts = []
-    for role in wanted:
+def _add_known(roles: dict[str, str], names: Sequence[str], is_wide: bool) -> str:
+    """Add to role → column those that are known by their names; return the first doubt, where one may be several columns."""
+    doubt = ""
+    for role in RECOGNIZED:
         called = [name for name in names if plain(name) in NAMES[role]]
-        if role in roles or not called:
+        if role in roles or not called or (is_wide and role == "model"):
             continue
         exact = [name for name in called if plain(name) == role]
         roles[role] = [*exact, *called][0]
         if len(called) > 1 and len(exact) != 1:
-            doubts.append(f"{' or '.join(map(repr, called))} may be the {role}")
-    return doubts
+            doubt = doubt or f"{' or '.join(map(repr, called))} may be the {role}"
+    return doubt
 
 
-def _find_answer(roles: dict[str, str], texts: Sequence[str]) -> list[str]:
+def _add_answer(roles: dict[str, str], texts: Sequence[str]) -> str:
     """Add to role → column, of a long table, that of the answers; return why it is in doubt."""
     if "model" not in roles:
         raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
     if "answer" in roles:
-        return []
+        return ""
     called = [name for name in texts if plain(name) in NAMES["answer"]]
     if texts:
         roles["answer"] = [*called, *texts][0]
-    doubt = f"beside {roles['model']!r}, one column must be called answer"
-    return [] if len(called) == 1 else [doubt]
+    if len(called) == 1:
+        return ""
+    return f"beside {roles['model']!r}, one column must be called answer"
 
 
-def _find_responses(
-    roles: dict[str, str], texts: list[str], least_responses: int
-) -> tuple[list[str], list[str]]:
-    """Return the candidates' columns of a wide table, and why one is in doubt, which may be the reference.
+def _add_reference(roles: dict[str, str], texts: Sequence[str], least_responses: int) -> str:
+    """Add to role → column, of a wide table without a reference, the first one that may be it; return that it is in doubt.
 
     In doubt is a column that is called answer beside others, or alone where no responses are needed, and one whose name has
-    a word of a trusted answer. It stands as the reference, if no other column does.
+    a word of a trusted answer.
     """
     is_one = len(texts) == 1 and (least_responses or "reference" in roles)
-    doubtful = [name for name in texts if plain(name) in NAMES["answer"] and not is_one]
-    doubtful += [name for name in texts if TRUSTED & {plain(name), *plain(name).split("_")}]
-    if not doubtful:
-        return texts, []
-    unsure = doubtful[0]
-    if roles.setdefault("reference", unsure) == unsure:
-        texts = [name for name in texts if name != unsure]
-    return texts, [f"{unsure!r} may be the reference, or a candidate's responses"]
+    for name in texts:
+        is_answer = plain(name) in NAMES["answer"] and not is_one
+        if is_answer or TRUSTED & {plain(name), *plain(name).split("_")}:
+            roles.setdefault("reference", name)
+            return f"{name!r} may be the reference, or a candidate's responses"
+    return ""
 
 
 def is_known(name: str) -> bool:
     """Return whether a column is no candidate's by its name, also with an s or a number behind it, or without any name."""
-    unnumbered = plain(name).rstrip("_0123456789")
-    singular = unnumbered.removesuffix("s")
-    is_beside = plain(name) in KNOWN or unnumbered in BESIDE or singular in BESIDE
-    return is_beside or singular.split("_")[-1] in ENDINGS or bool(NAMELESS.fullmatch(name))
+    word = plain(name)
+    is_called = word in KNOWN or NUMBERED.fullmatch(word)
+    return bool(is_called or NAMELESS.fullmatch(name))
 
 
 def _text(cell: Any) -> str:

@@ -126,7 +126,7 @@ def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:
     Where there are neither responses nor a trusted answer, although the table has a column for it, that answer is empty.
     """
     for place, case in table.cases:
-        if table.columns.reference and case.reference is None and not case.responses:
+        if "reference" in table.columns.roles and case.reference is None and not case.responses:
             case = replace(case, reference="")
         yield SourceRow(place, replace(case, id=_source_id(source, case) if source else case.id))
 
