@@ -5,9 +5,10 @@ programs write where there is no value, is missing: it is counted and left out.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, product, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,8 +49,7 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
-# States of an answer that is none
-LEFT_OUT = ("cancelled", "discarded", "draft", "pending", "ignore", "reject", NO_ANSWER)
+COUNTED = (None, "submitted")  # states of an answer
 
 PlacedRatings = list[tuple[str, Rating]]
 
@@ -74,51 +74,31 @@ def placed_ratings(
     """
     rated = _RatedCases(cases)
     left_out: Counter[str] = Counter()
-    answers = []
+    rows: list[Placed] = []
     for place, row in read_rows(path):
-        answers += [(place, answer) for answer in _answers(row, left_out)]
+        rows += [(place, answer) for answer in _answers(row, left_out)]
     with errors_at(path):
-        rows, notes = _one_score_each(answers, rated.models)
-        columns = _columns_of([row for _, row in rows])
+        layout = _layout_of([row for _, row in rows], rated.models)
     ratings = []
-    for place, row in rows:
+    scores: dict[str, set[float]] = defaultdict(set)  # by criterion
+    for (place, row), column in product(rows, layout.scores):
         with errors_at(place):
-            rating = _rating(row, columns, rated)
+            rating = layout.rating(row, column, rated)
         if rating is None:
             left_out[NO_ANSWER] += 1
         else:
             ratings.append((place, rating))
-    scores: dict[str, set[float]] = {}
-    for _, rating in ratings:
-        scores.setdefault(rating.criterion, set()).add(rating.score)
-    _check_codes(ratings, scores)
+            scores[rating.criterion].add(rating.score)
+    ratings = _settled(ratings, scores, worse)
     with errors_at(path):
         _check_criteria(ratings, better, worse)
-    if "annotator" not in columns:
-        notes.append("no column is called rater: the ratings are taken as one person's")
+    notes = layout.notes
     beside = filled_names([rating.extra for _, rating in ratings])
     unread = [name for name in beside if name not in ("rubric", "role") and not _is_key(name)]
     if unread:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
-    return _turned(ratings, scores, worse), [f"{path}: {note}" for note in notes]
-
-
-def _rating(row: dict, columns: Mapping[str, str], rated: "_RatedCases") -> Rating | None:
-    """Return the rating of a row, None if it has no score."""
-    cells = {role: row.get(name) for role, name in columns.items()}
-    score = _score(cells["score"])
-    if score is None:
-        return None
-    case_id = rated.locate(cells.get("case_id"), cells.get("question"))
-    model = rated.model_of(case_id, cells.get("model"))
-    annotator = _text(cells.get("annotator", "rater"))
-    if not annotator:
-        raise RecordError(f"does not say who rates: {columns['annotator']!r} is blank")
-    criterion = _text(cells.get("criterion")) or "overall"
-    comment = _text(cells.get("comment")) or None
-    extra = {key: cell for key, cell in row.items() if key not in columns.values()}
-    return Rating(case_id, model, annotator, criterion, score, comment, extra)
+    return ratings, [f"{path}: {note}" for note in notes]
 
 
 class _RatedCases:
@@ -126,7 +106,7 @@ class _RatedCases:
 
     def __init__(self, cases: Iterable[Case]):
         self.by_id = {case.id: case for case in cases}
-        self.models = {model for case in self.by_id.values() for model in case.models}
+        self.models = set(chain.from_iterable(case.models for case in self.by_id.values()))
         self.asking: dict[str, list[str]] = {}
         for case in self.by_id.values():
             # A table that was written of a conversation has all of it in one text.
@@ -136,7 +116,7 @@ class _RatedCases:
     def locate(self, cell: Any, question: Any) -> str:
         """Return the id of the case that a row rates; what it asks, where no case does and no id is given."""
         case_id, asked = _text(cell, self.by_id), key_of(question)
-        asking = sorted(self.asking.get(asked, [])) if asked else []
+        asking = self.asking.get(asked, [])
         if asked and case_id in self.by_id and case_id not in asking:
             raise RecordError(f"the case {case_id!r} asks another question")
         if not asking or case_id in asking:
@@ -154,64 +134,89 @@ class _RatedCases:
         return model or models[0]
 
 
-def _columns_of(rows: Sequence[dict]) -> dict[str, str]:
-    """Return role → column; RecordError if no column has the score or the case, or two may have the score."""
-    names = {plain(name): name for name in names_of(rows)}
-    there = ", ".join(names.values())
+class _Layout(NamedTuple):
+    """What the columns of a table of ratings hold."""
+
+    columns: dict[str, str]  # by their roles
+    scores: dict[str, dict[str, str]]  # of each column: the role and the word that its name says
+    notes: list[str]
+
+    def rating(self, row: dict, column: str, rated: _RatedCases) -> Rating | None:
+        """Return the rating whose score stands in a column of scores, None if the cell has none."""
+        score = _score(row.get(column))
+        if score is None:
+            return None
+        cells = {role: row.get(name) for role, name in self.columns.items()} | self.scores[column]
+        case_id = rated.locate(cells.get("case_id"), cells.get("question"))
+        model = rated.model_of(case_id, cells.get("model"))
+        annotator = _text(cells.get("annotator", "rater"))
+        if not annotator:
+            raise RecordError(f"does not say who rates: {self.columns['annotator']!r} is blank")
+        criterion = _text(cells.get("criterion")) or "overall"
+        comment = _text(cells.get("comment")) or None
+        read = {*self.columns.values(), *self.scores}
+        extra = {name: cell for name, cell in row.items() if name not in read}
+        return Rating(case_id, model, annotator, criterion, score, comment, extra)
+
+
+def _layout_of(rows: Sequence[dict], models: Collection[str]) -> _Layout:
+    """Return what the columns hold; RecordError if none has the score or the case, or several may have the score."""
+    scores, notes = _scores_by_name(filled_names(rows), models)
+    all_names = names_of(rows)
+    names = {plain(name): name for name in all_names if name not in scores}
     ids = [_text(row.get(names.get("id"))) for row in rows]
     if not any(re.search(r"\D", text) for text in ids):  # programs number rows and tasks so
         names.pop("id", None)
-    called = {}
+    columns = {}
     for role, words in RATINGS.items():
-        called[role] = [names[word] for word in words if word in names]
-    if rows and not called["score"]:
-        raise RecordError(f"no column holds a score, {NAMING}; there are {there}")
-    if rows and not called["case_id"] and not called["question"]:
-        raise RecordError(f"no column holds a question, or the case as case_id; there are {there}")
-    if len(called["score"]) > 1:
-        raise RecordError(f"{' or '.join(called['score'])} may be the score: leave one")
-    return {role: columns[0] for role, columns in called.items() if columns}
+        called = [names[word] for word in words if word in names]
+        if called:
+            columns[role] = called[0]
+        if role == "score" and not scores:
+            scores = {name: {} for name in called}
+            if len(called) > 1:
+                raise RecordError(f"{' or '.join(called)} may be the score: leave one")
+    there = f"there are {', '.join(all_names)}"
+    if rows and not scores:
+        raise RecordError(f"no column holds a score, {NAMING}; {there}")
+    if rows and not {"case_id", "question"} & columns.keys():
+        raise RecordError(f"no column holds a question, or the case as case_id; {there}")
+    if not any("annotator" in known for known in (columns, *scores.values())):
+        notes.append("no column is called rater: the ratings are taken as one person's")
+    return _Layout(columns, scores, notes)
 
 
-def _one_score_each(rows: list[Placed], models: Collection[str]) -> tuple[list[Placed], list[str]]:
-    """Return a row for each score, and a note where a table has several columns of scores."""
-    columns = filled_names([row for _, row in rows])
+def _scores_by_name(
+    columns: Sequence[str], models: Collection[str]
+) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return the role and the word of each column that has one model's, rater's or criterion's scores, and a note on them.
+
+    There are none beside a column of all scores, and none of a role that has a column.
+    """
     called = {plain(name) for name in columns}
-    kinds = {}
-    for role, scores in _columns_of_scores(columns, models).items():
-        if scores and called.isdisjoint(RATINGS[role]):
-            kinds[role] = scores
-    if not kinds or not called.isdisjoint(RATINGS["score"]):
-        return rows, []
-    if len(kinds) > 1:
-        raise RecordError(f"columns of scores of one {' and one '.join(kinds)}: leave one kind out")
-    ((role, scores),) = kinds.items()
-    parted = []
-    for place, row in rows:
-        beside = {key: cell for key, cell in row.items() if key not in scores}
-        for name, word in scores.items():
-            parted.append((place, beside | {role: word, "score": row.get(name)}))
-    return parted, [f"scores of one {role} a column: {', '.join(scores)}"]
-
-
-def _columns_of_scores(
-    columns: Iterable[str], models: Collection[str]
-) -> dict[str, dict[str, str]]:
-    """Return role → column → the model, rater or criterion that its name says, of columns that may hold one's scores."""
-    of_models, of_raters, marked, criteria = {}, {}, {}, {}
-    for name in columns:
-        word = A_SCORE.sub("", name)
-        if _is_key(name):
-            continue
+    taken = [role for role, words in RATINGS.items() if not called.isdisjoint(words)]
+    words = {name: A_SCORE.sub("", name) for name in columns if not _is_key(name)}
+    is_marked = any(map(MARKED.match, words.values()))
+    scores: dict[str, dict[str, str]] = {}
+    for name, word in words.items():
         if word in models:
-            of_models[name] = word
-        if A_RATER.fullmatch(plain(word)):
-            of_raters[name] = word
-        if MARKED.match(word):
-            marked[name] = MARKED.sub("", word)
-        if plain(word) in CRITERIA and not is_known(name):
-            criteria[name] = word
-    return {"model": of_models, "annotator": of_raters, "criterion": marked or criteria}
+            role = "model"
+        elif A_RATER.fullmatch(plain(word)):
+            role = "annotator"
+        elif MARKED.match(word):
+            role, word = "criterion", MARKED.sub("", word)
+        elif not is_marked and plain(word) in CRITERIA and not is_known(name):
+            role = "criterion"
+        else:
+            continue
+        if role not in taken:
+            scores[name] = {role: word}
+    if not scores or "score" in taken:
+        return {}, []
+    roles = list(dict.fromkeys(chain(*scores.values())))
+    if len(roles) > 1:
+        raise RecordError(f"columns of scores of one {' and one '.join(roles)}: leave one kind out")
+    return scores, [f"scores of one {roles[0]} a column: {', '.join(scores)}"]
 
 
 def _is_key(name: str) -> bool:
@@ -224,17 +229,15 @@ def _check_criteria(
 ) -> None:
     """Raise a RecordError for a criterion of which nobody says which way it counts, or one that only `worse` has."""
     names = {rating.criterion for _, rating in ratings}
-    for name in sorted({*worse} - names - {"none"}):
+    if strange := sorted({*worse} - names - {"none"}):
         there = ", ".join(sorted(names))
-        raise RecordError(f"--worse: there is no criterion {name!r}, but {there}")
-    if worse:
-        return
+        raise RecordError(f"--worse: there is no criterion {strange[0]!r}, but {there}")
     known = {*better}
     for _, rating in ratings:
         if BY_A_RUBRIC.fullmatch(str(rating.extra.get("rubric"))):
             known.add(rating.criterion)
     for name in sorted(names - known):
-        if not is_better_by_name(name):
+        if not worse and not is_better_by_name(name):
             raise RecordError(f"{name!r} {UNSURE}")
 
 
@@ -245,29 +248,25 @@ def is_better_by_name(criterion: str) -> bool:
     return not words or bool({name, "_".join(words)} & CRITERIA)
 
 
-def _check_codes(ratings: PlacedRatings, scores: Mapping[str, set[float]]) -> None:
-    """Raise RecordError for a number that surveys write where there is no score, if all others are from 0 to 10.
+def _settled(
+    ratings: PlacedRatings, scores: Mapping[str, set[float]], worse: Collection[str]
+) -> PlacedRatings:
+    """Return ratings with the scores on some criteria turned round, between the lowest and the highest that were given.
 
-    `scores` are those on each criterion.
+    `scores` are those on each criterion. RecordError for a number that surveys write where there is no score, if all others
+    are from 0 to 10.
     """
+    settled = []
     for place, rating in ratings:
-        others = scores[rating.criterion] - CODES
+        given = scores[rating.criterion]
+        others = given - CODES
         if rating.score in CODES and others and min(others) >= 0 and max(others) <= 10:
             what = f"the score {rating.score:g} looks like a code for none: leave it blank"
             raise RecordError(f"{place}: {what}")
-
-
-def _turned(
-    ratings: PlacedRatings, scores: Mapping[str, set[float]], worse: Collection[str]
-) -> PlacedRatings:
-    """Return ratings with the scores on some criteria turned round, between the lowest and the highest that were given."""
-    turned = []
-    for place, rating in ratings:
         if rating.criterion in worse:
-            given = scores[rating.criterion]
             rating = replace(rating, score=min(given) + max(given) - rating.score)
-        turned.append((place, rating))
-    return turned
+        settled.append((place, rating))
+    return settled
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
@@ -294,41 +293,22 @@ def _score(cell: Any) -> float | None:
     return float(text)
 
 
-class _Answer(NamedTuple):
-    """What a person answered to one question of a form."""
-
-    person: Any  # what tells persons apart within a row
-    user: Any
-    status: str | None
-    question: str = ""
-    value: Any = None
-
-
 def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     """Yield a row for each person who answers a task of Label Studio or a record of Argilla; another row as it is."""
     about: dict = {}
     for part in ("data", "fields", "metadata"):
         about |= row[part] if isinstance(row.get(part), dict) else {}
     if isinstance(row.get("annotations"), list):  # a task's own id is its number
-        answers = list(_label_studio(row["annotations"]))
-    else:
-        answers = list(_argilla(row))
+        people = _label_studio(_objects(row["annotations"]), left_out)
+    elif questions := _argilla_questions(row):
+        people = _argilla(questions, left_out)
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-        if not answers and "_task_hash" in row and row.get("answer") in LEFT_OUT:  # Prodigy's
-            left_out[row["answer"]] += 1
-        elif not answers:
-            yield row
+    else:
+        yield row
+        return
     about = {key: cell for key, cell in about.items() if plain(key) in ABOUT_RATED}
-    people: dict[Any, dict] = {}
-    for answer in answers:
-        if answer.status in LEFT_OUT:
-            left_out[answer.status] += 1
-            continue
-        name, value = answer.question, answer.value
-        given = people.setdefault(answer.person, {"annotator": _text(answer.user) or "rater"})
-        given[name] = [given[name], value] if name in given else value  # two answers are no score
-    for given in people.values():
-        yield about | given
+    for answers in people:
+        yield about | answers
 
 
 def _objects(values: Any) -> list[dict]:
@@ -336,37 +316,53 @@ def _objects(values: Any) -> list[dict]:
     return [value for value in values if isinstance(value, dict)] if type(values) is list else []
 
 
-def _label_studio(annotations: list) -> Iterator[_Answer]:
-    """Yield the numbers and choices of the annotations of a task; the control's name is the criterion."""
-    for number, annotation in enumerate(_objects(annotations)):
-        user, results = annotation.get("completed_by"), annotation.get("result")
-        if annotation.get("was_cancelled"):
-            yield _Answer(number, user, "cancelled")
+def _label_studio(annotations: list[dict], left_out: Counter[str]) -> Iterator[dict]:
+    """Yield the numbers and choices of each annotation of a task; the control's name is the criterion."""
+    for annotation in annotations:
+        results = annotation.get("result")
+        if annotation.get("was_cancelled") or not results:
+            left_out["cancelled" if annotation.get("was_cancelled") else NO_ANSWER] += 1
             continue
-        if not results:
-            yield _Answer(number, user, NO_ANSWER)
+        answers = {"annotator": _text(annotation.get("completed_by")) or "rater"}
         for result in _objects(results):
             content = result.get("value") or {}
-            values = [content[key] for key in ("rating", "number", "choices") if key in content]
-            if not values:  # a text, or a mark
-                continue
-            value = values[0]
-            if isinstance(value, list) and len(value) == 1:
-                value = value[0]
-            yield _Answer(number, user, None, str(result.get("from_name")), value)
+            for kind in ("rating", "number", "choices"):  # others are a text, or a mark
+                if kind in content:
+                    _add_answer(answers, str(result.get("from_name")), content[kind])
+        yield answers
 
 
-def _argilla(row: dict) -> Iterator[_Answer]:
-    """Yield the answers of a record as version 2 writes it, and as a data set of the Hub."""
+def _argilla_questions(row: dict) -> dict[str, list[dict]]:
+    """Return the answers to each question of a record as version 2 writes it, and as a data set of the Hub."""
     nested = row.get("responses")
-    for name, answers in nested.items() if isinstance(nested, dict) else ():
-        for at, answer in enumerate(_objects(answers)):
-            user = answer.get("user_id")
-            yield _Answer(user or at, user, answer.get("status"), name, answer.get("value"))
+    questions = {}
+    if isinstance(nested, dict):
+        questions = {question: _objects(answers) for question, answers in nested.items()}
     for name, values in row.items():
-        if not str(name).endswith(".responses") or not isinstance(values, list):
-            continue
-        none = [None] * len(values)
-        users, states = row.get(f"{name}.users") or none, row.get(f"{name}.status") or none
-        for at, (user, status, value) in enumerate(zip(users, states, values)):
-            yield _Answer(user or at, user, status, name.removesuffix(".responses"), value)
+        if name.endswith(".responses") and isinstance(values, list):
+            users, states = row.get(f"{name}.users"), row.get(f"{name}.status")
+            lists = (users or repeat(None), states or repeat(None), values)
+            answers = [dict(zip(("user_id", "status", "value"), cells)) for cells in zip(*lists)]
+            questions[name.removesuffix(".responses")] = answers
+    return {question: answers for question, answers in questions.items() if answers}
+
+
+def _argilla(questions: Mapping[str, list[dict]], left_out: Counter[str]) -> Iterable[dict]:
+    """Return what each person answered to the questions of a record."""
+    people: dict[Any, dict] = {}
+    for question, answers in questions.items():
+        for number, answer in enumerate(answers):
+            user, status = answer.get("user_id"), answer.get("status")
+            if status not in COUNTED:
+                left_out[status] += 1
+                continue
+            of_person = people.setdefault(user or number, {"annotator": _text(user) or "rater"})
+            _add_answer(of_person, question, answer.get("value"))
+    return people.values()
+
+
+def _add_answer(answers: dict, question: str, value: Any) -> None:
+    """Add an answer of a person; two answers to one question are a list, which is no score."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    answers[question] = [answers[question], value] if question in answers else value
