@@ -36,8 +36,8 @@ def check_patterns(arguments: object, *names: str) -> None:
 
 def comma_list(values: str | Sequence[str] | None) -> list[str]:
     """Return the entries, separated by commas, of one or several values; blanks and empty entries are dropped."""
-    texts = [values] if isinstance(values, str) else values or ()
-    return [entry.strip() for value in texts for entry in value.split(",") if entry.strip()]
+    text = values if isinstance(values, str) else ",".join(values or ())
+    return list(filter(None, map(str.strip, text.split(","))))
 
 
 @dataclass(kw_only=True)

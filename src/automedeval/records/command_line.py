@@ -12,9 +12,9 @@ import runpy
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -37,11 +37,9 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Fill the paragraphs of prose, and leave examples, which are indented, as they are."""
+        fill = partial(textwrap.fill, width=width, break_on_hyphens=False)
         parts = text.strip("\n").split("\n\n")
-        return "\n\n".join(
-            part if part.startswith(" ") else textwrap.fill(part, width, break_on_hyphens=False)
-            for part in parts
-        )
+        return "\n\n".join(part if part.startswith(" ") else fill(part) for part in parts)
 
 
 class _Parser(HfArgumentParser):
@@ -90,36 +88,33 @@ def parse(
         const="true",
         choices=["true", "false"],
         type=str.lower,
-        default=argparse.SUPPRESS,
         help=f"refuse every address but this machine's, as {offline.VARIABLE}=1 does",
     )
     if first and "--help_all" not in argv:
         parser.hide(first)
-    given = _given(argv)
+    options = {action.dest: action.nargs for action in parser._actions}
+    given = _given(argv, options)
     if config := given.get("config"):
-        options = {action.dest: action.nargs for action in parser._actions}
         content = _arguments_in(config, options)
         models = teacher_arguments(content | given, config)
         # The file stands before the command line: types and choices are checked alike, and the later value counts.
         argv = [*_words(content, options), *argv, *_words(models, options)]
-    *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
+    *values, own, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    # the last value holds what is in no dataclass
-    if getattr(values[-1], "offline", "false") == "true":
+    if own.offline == "true":
         offline.stay_offline()
-    return tuple(values[: len(kinds)])
+    return tuple(values)
 
 
-def _given(argv: Sequence[str]) -> dict[str, str]:
-    """Return name → value, the first of several, of the options on a command line."""
-    given = {}
-    for word, following in pairwise([*argv, ""]):
-        if word.startswith("--"):
-            name, sign, value = word.removeprefix("--").partition("=")
-            if sign or not following.startswith("--"):  # of one without a value argparse says so
-                given[name] = value if sign else following
-    return given
+def _given(argv: Sequence[str], options: Iterable[str]) -> dict[str, str]:
+    """Return name → value, or its first word, of the options on a command line."""
+    reader = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    for name in options:
+        reader.add_argument(f"--{name}", nargs="?")
+    return vars(reader.parse_known_args(argv)[0])
 
 
 def _arguments_in(file: str, options: Mapping) -> dict:

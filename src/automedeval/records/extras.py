@@ -1,7 +1,6 @@
 """The extras of this package: which of their libraries are missing here, and the command that installs them."""
 
 import shlex
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from packaging.requirements import Requirement
@@ -9,17 +8,18 @@ from packaging.requirements import Requirement
 
 def missing_of(extra: str) -> list[Requirement]:
     """Return the requirements of an extra that are not installed, or not in a version that is allowed."""
-    missing = []
+    of_extra = []
     for requirement in map(Requirement, requires("automedeval") or ()):
-        marker = requirement.marker
-        if marker is None or marker.evaluate({"extra": ""}):
-            continue  # needed without an extra
-        if marker.evaluate({"extra": extra}):
-            with suppress(PackageNotFoundError):
-                if requirement.specifier.contains(version(requirement.name), prereleases=True):
-                    continue
-            missing.append(requirement)
-    return missing
+        if requirement.marker and requirement.marker.evaluate({"extra": extra}):
+            of_extra.append(requirement)
+    return [requirement for requirement in of_extra if not _is_installed(requirement)]
+
+
+def _is_installed(requirement: Requirement) -> bool:
+    try:
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
 
 
 def install(extra: str) -> str:

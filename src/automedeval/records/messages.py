@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 from automedeval.records.errors import RecordError
@@ -23,12 +24,10 @@ OBJECT = re.compile(r"\s*\[?\s*\{")
 
 def is_conversation(value: Any) -> bool:
     """Return whether a value is a list of messages; {"role": "physician", "name": …} is data beside the answers."""
-    if not isinstance(value, list) or not value:
+    messages = value if isinstance(value, list) else []
+    if not all(isinstance(message, dict) and "role" in message for message in messages):
         return False
-    for message in value:
-        if not isinstance(message, dict) or "role" not in message:
-            return False
-    return any({"content", *CALLS} & {*message} for message in value)
+    return any({"content", *CALLS} & {*message} for message in messages)
 
 
 def as_messages(value: Any) -> Any:
@@ -63,6 +62,7 @@ def _messages(messages: Sequence[dict], name: str) -> list[Message]:
 
 
 def _message(message: dict, place: str) -> Message:
+    """Return the texts of a message; `REMOVED` stands for its thought and its calls."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RecordError(f"{place} is no object with a role and a content")
     content = message.get("content")
@@ -73,7 +73,8 @@ def _message(message: dict, place: str) -> Message:
     if not isinstance(text or "", str) or (text is None and not calls):
         raise RecordError(f"{place} has no text")
     texts = {key: value for key, value in message.items() if isinstance(value, str)}
-    return texts | {"content": "\n".join(filter(None, [text, *calls]))}
+    is_thought = message.get("channel") in THOUGHTS
+    return texts | {"content": REMOVED if is_thought else "\n".join(filter(None, [text, *calls]))}
 
 
 def _parts(parts: list) -> str:
@@ -114,18 +115,13 @@ def _last_turn(messages: list[dict], name: str) -> tuple[list[dict], str, str]:
     RecordError if several messages of that turn have a text that is no thought.
     """
     read = _messages(messages, name)
-    start = len(read)
-    while start and read[start - 1]["role"] == "assistant":
-        start -= 1
-    texts = []
-    for message in read[start:]:
-        is_thought = message.get("channel") in THOUGHTS
-        texts.append(REMOVED if is_thought else message["content"])
+    turn = list(takewhile(lambda message: message["role"] == "assistant", reversed(read)))
+    texts = [message["content"] for message in reversed(turn)]
     if sum(bool(text.replace(REMOVED, "").strip()) for text in texts) > 1:
         raise RecordError(
             f"{name!r} ends with several messages of the assistant: leave the one that is the answer"
         )
-    return messages[:start], read[-1]["role"], "\n".join(texts)
+    return messages[: len(read) - len(turn)], read[-1]["role"], "\n".join(texts)
 
 
 def _is_parts(value: Any) -> bool:
@@ -146,24 +142,26 @@ def without_messages(row: dict) -> dict:
         row.pop("messages", None)
     texts = {}
     for name, value in row.items():
-        before, role, text = _last_turn(value, name) if is_conversation(value) else ([], "", "")
-        if role and name == "messages" and not asked:
-            texts["question"] = _question(read_conversation(before, name))
-            if role != "assistant":
-                continue
-            if "answer" in row:
+        if not is_conversation(value):
+            texts[name] = answer_text(value, name)
+            continue
+        before, role, text = _last_turn(value, name)
+        if name == "messages" and not asked:
+            texts["question"] = _question(before, name)
+            if role == "assistant" and "answer" in row:
                 raise RecordError(
                     f"{name!r} ends with an answer, and there is 'answer' beside it: leave one"
                 )
-            texts["answer"] = text
-        elif role and (name in ASKED or role == "user"):
-            texts[name] = _question(read_conversation(value, name))
+            if role == "assistant":
+                texts["answer"] = text
+        elif name in ASKED or role == "user":
+            texts[name] = _question(value, name)
         else:
             texts[name] = answer_text(value, name)
     return texts
 
 
-def _question(messages: list[Message]) -> str | list[Message]:
-    if len(messages) == 1 and messages[0]["role"] == "user":
-        return messages[0]["content"]
-    return messages
+def _question(messages: list[dict], name: str) -> str | list[Message]:
+    read = read_conversation(messages, name)
+    is_text = len(read) == 1 and read[0]["role"] == "user"
+    return read[0]["content"] if is_text else read

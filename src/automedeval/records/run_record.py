@@ -19,19 +19,19 @@ from automedeval.records.processes import process_count
 from automedeval.records.readers import named_file, read_json, verdicts_file
 from automedeval.records.text import shown_address
 
-_SECRET = ("hub_token",)
-_DECIDING = ("AUTOMEDEVAL_JUDGE", "AUTOMEDEVAL_OFFLINE", "OPENAI_BASE_URL")
+_LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "openai")
+_DECIDING = ("OPENAI_BASE_URL", "AUTOMEDEVAL_OFFLINE", "AUTOMEDEVAL_JUDGE")
 
 
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
-    values = {name: value for group in groups for name, value in vars(group).items()}
-    arguments = {name: _shown(value) for name, value in values.items() if name not in _SECRET}
-    record = {
-        "arguments": arguments | {"offline": offline.is_offline()},
-        "versions": installed_versions(*libraries),
-    }
-    return record | {"commit": git_commit(), "revisions": hub_commits()}
+    arguments: dict = {}
+    for group in groups:
+        arguments |= {name: _shown(value) for name, value in vars(group).items()}
+    arguments.pop("hub_token", None)  # a secret
+    arguments["offline"] = offline.is_offline()
+    about = {"arguments": arguments, "versions": installed_versions(*libraries)}
+    return about | _origin()
 
 
 def describe_result(command: str, options: Sequence[str] | None = None, **settings: Any) -> dict:
@@ -39,20 +39,17 @@ def describe_result(command: str, options: Sequence[str] | None = None, **settin
 
     Variables that decide which judge is asked, and where, stand in front: without them the command would send data elsewhere.
     """
-    variables = [
-        f"{name}={shlex.quote(shown_address(value))}"
-        for name in _DECIDING
-        if (value := os.environ.get(name))
-    ]
     arguments = map(shown_address, sys.argv[1:] if options is None else options)
-    words = " ".join([*variables, shlex.join(["automedeval", command, *arguments])])
-    made = {
-        "command": words,
-        "version": version("automedeval"),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-    }
-    return made | settings
+    words = shlex.join(["automedeval", command, *arguments])
+    for name in _DECIDING:
+        if value := os.environ.get(name):
+            words = f"{name}={shlex.quote(shown_address(value))} {words}"
+    return {"command": words, "version": version("automedeval")} | _origin() | settings
+
+
+def _origin() -> dict:
+    """Return the commits of the code and of what the Hub gave."""
+    return {"commit": git_commit(), "revisions": hub_commits()}
 
 
 def _shown(value: Any) -> Any:
@@ -96,9 +93,8 @@ def columns_of_run(verdicts: Iterable[str | Path], cases: str) -> list[str]:
 
 def installed_versions(*more: str) -> dict[str, str]:
     """Return the versions of the libraries that can change a result, and of those of `more` that are installed."""
-    names = ("automedeval", "torch", "transformers", "tokenizers", "accelerate", "openai")
-    versions = {name: version(name) for name in names}
-    for name in more:
+    versions = {}
+    for name in ("automedeval", *_LIBRARIES, *more):
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions

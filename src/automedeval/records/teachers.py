@@ -23,13 +23,12 @@ def read_teachers(file: Path) -> dict[str, dict]:
     if not isinstance(entries, dict):
         reader.fail("the file", "must be a mapping of roles")
 
-    roles = dict(entries)
+    roles = {}
     for role, entry in entries.items():
-        if isinstance(entry, str):  # the name of another role
-            roles[role] = entries.get(entry)
-    for role, settings in roles.items():
+        settings = entries.get(entry) if isinstance(entry, str) else entry
         reader.only(settings, ("model", "paper", *ENDPOINT), f"{role}.")
         reader.take(settings, "model", str, inside=f"{role}.")
+        roles[role] = settings
     return roles
 
 
@@ -47,15 +46,15 @@ def teacher_arguments(arguments: Mapping, place: str) -> dict:
     changes: dict = {}
     for name, value in naming.items():
         roles = _ROLE.findall(str(value))
-        if missing := set(roles) - teachers.keys():
-            there = ", ".join(teachers) or "no role"
-            raise RecordError(f"{place}: {name}: teacher:{min(missing)}: {file} has {there}")
+        for role in roles:
+            if role not in teachers:
+                there = ", ".join(teachers) or "no role"
+                raise RecordError(f"{place}: {name}: teacher:{role}: {file} has {there}")
         changes[name] = _with_models(value, teachers)
-        if not str(value).startswith("openai:"):
-            continue
-        teacher = teachers[roles[0]]
-        for key in set(ENDPOINT) - arguments.keys():
-            if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
+        endpoint = ENDPOINT if str(value).startswith("openai:") else ()
+        for key in set(endpoint) - arguments.keys():
+            of_teacher = teachers[roles[0]].get(key)
+            if changes.setdefault(key, of_teacher) != of_teacher:
                 other = f"{value} has another {key} than the step's other model"
                 raise RecordError(f"{place}: {name}: {other}")
     return {name: value for name, value in changes.items() if value is not None}

@@ -9,6 +9,7 @@ from typing import Any
 from automedeval.records.types import whole
 
 UNDEFINED = "–"
+MOST_ROWS = 20  # of a table in a terminal
 # How cells begin that a spreadsheet runs; the last four do in some languages
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _ADDRESS = re.compile(r"(https?://)(?:\S*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?", re.I)
@@ -31,11 +32,8 @@ def span(estimate: Mapping | None, digits: int = 2, factor: float = 1.0) -> str:
     """Return an estimate {"value", "low", "high"} with its interval, as "0.73 [0.70, 0.76]"; "–" where it is undefined."""
     if not estimate or estimate["value"] is None:
         return UNDEFINED
-    figures = []
-    for name in ("value", "low", "high"):
-        if estimate[name] is not None:
-            figures.append(f"{factor * estimate[name]:z.{digits}f}")
-    value, *bounds = figures
+    figures = [estimate["value"], estimate["low"], estimate["high"]]
+    value, *bounds = [f"{factor * bound:z.{digits}f}" for bound in figures if bound is not None]
     return f"{value} [{', '.join(bounds)}]" if bounds else value
 
 
@@ -100,22 +98,22 @@ def cell(text: object) -> str:
     return text.replace("://", ":&#47;/").replace("www.", "www&#46;")
 
 
-def format_table(rows: list[dict], most: int = 20) -> str:
-    """Lay rows out as a plain text table, the first `most` of them; an estimate has its interval."""
+def format_table(rows: list[dict]) -> str:
+    """Lay rows out as a plain text table, the first 20 of them; an estimate has its interval."""
     if not rows:
         return "no valid verdict"
     names = list(dict.fromkeys(itertools.chain(*rows)))
-    cells = [list(map(printable, names))]
-    for row in rows[:most]:
-        cells.append([printable(number(row.get(name), 2)) for name in names])
-    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
-    lines = [
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-        for line in cells
-    ]
-    if len(rows) > most:
-        lines.append(f"… and {len(rows) - most} more")
-    return "\n".join(line.rstrip() for line in lines)
+    table = [list(map(printable, names))]
+    for row in rows[:MOST_ROWS]:
+        table.append([printable(number(row.get(name), 2)) for name in names])
+    width, *widths = [max(map(len, column)) for column in zip(*table)]
+    lines = []
+    for first, *others in table:
+        cells = [first.ljust(width), *map(str.rjust, others, widths)]
+        lines.append("  ".join(cells).rstrip())
+    if len(rows) > MOST_ROWS:
+        lines.append(f"… and {len(rows) - MOST_ROWS} more")
+    return "\n".join(lines)
 
 
 def readable(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 from automedeval.records.package_data import packaged
+from automedeval.records.patterns import all_filled
 
 LONGEST_ANSWER = 100_000  # characters that are read of an answer: forty pages
 _BESIDE = {  # by the key of `Response.extra`
@@ -19,28 +20,22 @@ _BESIDE = {  # by the key of `Response.extra`
     "unclear": "what looks like thoughts or marks of a raw text, and are judged whole",
 }
 _FORMS = packaged("records", "thoughts")
-_ROLES: dict[str, str] = {}  # of a word
-for _role, _words in _FORMS["roles"].items():
-    _ROLES |= dict.fromkeys(_words, _role)
-_FORMS["role"] = "|".join(_ROLES)
-
-
-def _form(name: str) -> str:
-    """Return an entry of the YAML, in which {name} stands for another entry."""
-    return re.sub(r"\{([a-z]+)\}", lambda part: f"(?:{_form(part[1])})", _FORMS[name])
+_ROLES: dict[str, str] = _FORMS.pop("roles")  # of a word
+_SIGNS: list[str] = _FORMS.pop("signs")
+_EXPRESSIONS = all_filled(_FORMS, {"role": "|".join(_ROLES)})
 
 
 def _pattern(name: str) -> re.Pattern:
-    return re.compile(_form(name), re.IGNORECASE | re.MULTILINE)
+    return re.compile(_EXPRESSIONS[name], re.IGNORECASE | re.MULTILINE)
 
 
 CONTROL_TOKEN, CHAT_TOKEN, MARK_IN_QUOTATION = map(_pattern, ("control", "token", "quoted"))
-_SIGNS = tuple(_FORMS["signs"])
 _CHANNELS, _MESSAGE, _TURN = map(_pattern, ("channels", "message", "turn"))
 _HIDDEN, _CLOSE, _END, _WRAPPED = map(_pattern, ("hidden", "close", "end", "wrapped"))
 _MARK, _SUSPECT, _BEGUN = map(_pattern, ("mark", "suspect", "begun"))
 _BEGINNING, _BORDERS, _NAMED = map(_pattern, ("beginning", "borders", "named"))
 _QUOTES = tuple("\"'`“‘([")
+_UNCLEAR = "a raw text, of which it is unclear what the answer is (decode it with skip_special_tokens=True)"
 _FOLLOWED = re.compile(r"[ \t]*\n\s*\S")
 
 
@@ -69,12 +64,6 @@ def _has_sign(text: str) -> bool:
     return any(sign in lowered for sign in _SIGNS)
 
 
-def _unclear(what: str) -> RecordError:
-    return RecordError(
-        f"a raw text {what}: it is unclear what the answer is (decode it with skip_special_tokens=True)"
-    )
-
-
 def _bare(text: str) -> str:
     """Return a text without the tokens at its ends."""
     return _BORDERS.sub("", text).strip()
@@ -88,8 +77,8 @@ def _is_written(text: str, mark: re.Match) -> bool:
 
 def _written(pattern: re.Pattern, text: str) -> list[re.Match]:
     """Return the marks that a template wrote; what a text strikes out in HTML is none."""
-    marks = (mark for mark in pattern.finditer(text) if mark.lastgroup != "struck")
-    return [mark for mark in marks if _is_written(text, mark)]
+    marks = pattern.finditer(text)
+    return [mark for mark in marks if mark.lastgroup != "struck" and _is_written(text, mark)]
 
 
 def _turns(text: str) -> list[tuple[str, str]]:
@@ -116,13 +105,13 @@ def _answering(turns: Sequence[tuple[str, str]]) -> str:
     is_ended, is_marked = bool(_written(_END, begun)), begun != first
     if not role and following:
         if following[0] == "model" and (is_marked or not is_ended):
-            raise _unclear("whose first turn is nobody's")
+            raise RecordError(_UNCLEAR)
         if is_marked and not is_ended:
             role = "user"  # of the system, after the first token of all
     if role in ("", "model") and "tool" not in following:
         return first
     if not others or following[-1] != "model":
-        raise _unclear("whose last turn is not the model's")
+        raise RecordError(_UNCLEAR)
     return others[-1][1]
 
 
@@ -133,14 +122,14 @@ def _spoken(turn: str) -> str:
         before, after = text[: ends[0].start()], text[ends[0].end() :]
         is_cut = text != turn
         if len(ends) > 1 or (is_cut and _bare(after)):
-            raise _unclear("with more ends of thoughts than beginnings")
+            raise RecordError(_UNCLEAR)
         text = before if is_cut else after
     text = _BEGINNING.sub("", text)
     ends = _written(_END, text)
     end = ends[0].start() if ends else len(text)
     answer, rest = _WRAPPED.sub(r"\g<inner>", _bare(text[:end])), text[end:]
     if _written(_MARK, answer) or (_bare(rest) and len(CHAT_TOKEN.findall(rest)) > 1):
-        raise _unclear("has other marks in its answer")
+        raise RecordError(_UNCLEAR)
     return answer.strip()
 
 

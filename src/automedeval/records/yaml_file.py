@@ -76,11 +76,8 @@ class YamlFile:
             return default
         value = mapping[key]
         kinds = (int, float) if kind is float else kind
-        if (
-            not isinstance(value, kinds)
-            or (kind in (int, float) and isinstance(value, bool))
-            or value != value
-        ):
+        is_truth_for_number = isinstance(value, bool) and kind is not bool
+        if not isinstance(value, kinds) or is_truth_for_number or value != value:
             self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
         if least is not None and isinstance(value, int) and value < least:
             self.fail(inside + key, f"must be at least {least}, not {value}")
