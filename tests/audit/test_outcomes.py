@@ -52,8 +52,7 @@ def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand():
     # The first place holds 5, 4, 3 and 2, half a point above the means of their verdicts; the last one 1, 2, 4 and 3.
     first, last = 0.5, -0.5
     assert value_of(order.shift, 2) == pytest.approx(first - last)
-    why = "ahead in one order, not in another"
-    assert order.shown == [(0, why), (1, why)]
+    assert order.turned == [0, 1]
     assert share_of(reader, READING, 2) == 4 / 5
 
 

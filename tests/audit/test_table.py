@@ -73,7 +73,7 @@ def test_the_texts_that_did_not_fall_are_shown():
 
 
 KINDS = [f"thing {number}" for number in range(9)]
-EDITS = [Edit(kind, kind, text="$text") for kind in KINDS]
+EDITS = [Edit(kind, kind, texts=[["$text"]]) for kind in KINDS]
 PATIENT = Perturbation("patient", "question", "keep the order", shift=0.1, edits=EDITS)
 
 

@@ -44,7 +44,7 @@ def plan(name: str, *answers: list, **more: Any) -> list[Trial]:
 
 
 def edits_of(names: str, kind: str = "f") -> list[Edit]:
-    return [Edit(kind, name, text=f"{name}!") for name in names]
+    return [Edit(kind, name, texts=[[f"{name}!"]]) for name in names]
 
 
 def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn():
@@ -70,7 +70,7 @@ def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn():
 
 @pytest.mark.parametrize(("values", "place"), [((1, 5, 5), 2), ((5, 5, 1), 1)])
 def test_the_text_names_the_place_in_which_the_answer_is_shown(values, place):
-    edit = Edit("k", "k", text="$slot of $count, best $best")
+    edit = Edit("k", "k", texts=[["$slot of $count, best $best"]])
     named = Perturbation("p", "worst answer", "not rise", edits=[edit])
     answers = answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))
     (trial,) = Planner(RUBRIC).plan(named, [answers])

@@ -221,7 +221,7 @@ def test_an_empty_response_meets_no_criterion_and_nobody_is_asked(cases, tmp_pat
     means = reported(tmp_path / "v", cases, tmp_path / "r")["models"]["m"]["models"]
     assert means["a"]["score"]["value"] == 1
     assert means["b"]["score"]["value"] == pytest.approx(1 / 3)
-    assert "b gave no answer in 2 cases, which counts as the lowest" in done.stdout
+    assert "b gave no answer in 2 cases, which meets no criterion." in done.stdout
 
 
 def reported(verdicts: Path, cases: Path, output: Path) -> dict:

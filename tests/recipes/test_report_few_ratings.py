@@ -22,6 +22,7 @@ from doubles.agreement_study import (
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.prediction_powered import prediction_powered
 
+BASIS = "This and the ranks count pairs won; the headline compares mean scores."
 KINDS = ("prediction_powered", "classical", "naive")
 
 
@@ -96,6 +97,11 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     assert figures["rated_without_verdict"] == 2
     for kind, end in product(KINDS, ("value", "low", "high")):
         assert figures[kind][end] == pytest.approx(wanted[kind][end])
+    won = report.result["few_ratings"]["judges"]["echo"]["a"]["win_rate"]["naive"]["value"]
+    gaps = (scores[:, 0] - scores[:, 1])[np.isfinite(scores[:, 0])]
+    assert won == pytest.approx(np.where(np.abs(gaps) <= 0.25, 0.5, gaps > 0).mean())
+    assert won == report.result["models"]["echo"]["models"]["a"]["win_rate"]["value"]
+    assert BASIS in report.told
 
 
 def test_judges_that_compare_pairs_have_no_means(tmp_path):
@@ -103,8 +109,9 @@ def test_judges_that_compare_pairs_have_no_means(tmp_path):
 
     def beside(baseline: str, model: str) -> dict:
         given = {"ratings": drawn_ratings(15), "baseline": baseline}
-        few = made(tmp_path, pairwise_verdicts(), **given).result["few_ratings"]
-        return few["judges"]["pairs: correctness"][model]
+        report = made(tmp_path, pairwise_verdicts(), **given)
+        assert BASIS not in report.told
+        return report.result["few_ratings"]["judges"]["pairs: correctness"][model]
 
     one, other, _ = MODELS
     first = beside(one, other)

@@ -10,12 +10,13 @@ from typing import Any
 from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import CRITERIA, SCORES, read_perturbations
 from automedeval.audit.table import passes, table
-from automedeval.audit.trials import Planner, Trial, ValuedAnswer
+from automedeval.audit.trials import Planner, Trial
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import AskingArguments, judge_rubric, load_judge, references_note
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
+from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments
@@ -24,7 +25,7 @@ from automedeval.records.arguments import TableArguments
 from automedeval.records.journal import Processes, write_lines
 from automedeval.records.language import english_only
 from automedeval.records.processes import print_notes
-from automedeval.records.run_record import record_run
+from automedeval.records.run_record import describe_result, record_run
 from automedeval.rubrics import without_scale
 from automedeval.stats.bootstrap import RESAMPLES
 
@@ -66,7 +67,7 @@ def audit_judge(
     OUTPUT/changed/verdicts.jsonl. A case that has its verdict there is not judged again.
 
     Returns:
-        what audit.json holds, less the command and versions; None in every process but the first.
+        what audit.json holds; None in every process but the first.
 
     Raises:
         RecordError: an input or an argument is wrong, or the judge cannot go on.
@@ -124,6 +125,8 @@ def audit_judge(
         for trial in trials
     ]
     rows = table(perturbations, outcomes, reader, cases)
+    left_out = {kind: Counter(reasons.values()) for kind, reasons in planner.left_out.items()}
+    invalid = sum(not of_case for of_case in answers)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "judge": {
@@ -136,9 +139,9 @@ def audit_judge(
         "changed": len(sides),
         "notes": [
             *cases.notes, *references_note(judge, cases.records), *english_only(cases.records, "edits of texts"),
-            *_left_out(cases, answers, planner),
+            *say("audit_left_out", cases=len(cases), invalid=invalid, left_out=left_out),
         ],
-        "settings": {"resamples": RESAMPLES, "seed": args.seed},
+        "settings": describe_result("audit", resamples=RESAMPLES, seed=args.seed),
     }  # fmt: skip
 
 
@@ -147,20 +150,6 @@ def _new_sides(trials: Sequence[Trial], verdicts: Mapping[tuple, Verdict]) -> li
     sides = chain.from_iterable((trial.before, trial.after) for trial in trials)
     by_key = {side.key: side for side in sides}
     return [side for key, side in by_key.items() if key not in verdicts]
-
-
-def _left_out(
-    cases: Cases, answers: Sequence[Sequence[ValuedAnswer]], planner: Planner
-) -> list[str]:
-    notes = []
-    if invalid := sum(not of_case for of_case in answers):
-        what = "have no answer with a valid verdict, and no changed case"
-        notes.append(f"{invalid} of {len(cases)} cases {what}")
-    for subject, reasons in planner.left_out.items():
-        counts = Counter(reasons.values()).items()
-        why = "; ".join(f"{count} ({reason})" for reason, count in counts)
-        notes.append(f"{subject}: {len(reasons)} of {len(cases)} cases left out: {why}")
-    return notes
 
 
 def judge_all(

@@ -5,7 +5,6 @@ A reader knows the judge's verdicts on the unchanged cases: one is of scores or 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -46,11 +45,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of the unchanged cases: a share, a shift if there is one, and (response, what of it) that show it."""
+    """A figure of the unchanged cases: a share, a shift if there is one, and the responses whose order turns round."""
 
     share: Statistic
     shift: Statistic | None = None
-    shown: Sequence[tuple[int, str]] = ()
+    turned: Sequence[int] = ()
 
 
 class Sides(NamedTuple):
@@ -159,12 +158,14 @@ ONE_VERDICT = (
 
 def _order(judge: VerdictTable) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
-    nothing = partial(undefined, len(judge.cases), 0)
-    orders = [verdict.order for verdict in judge.valid]
+    orders, reason = [verdict.order for verdict in judge.valid], ""
     if orders and all(order == tuple(sorted(order)) for order in orders):
-        return Measure(nothing(AS_FILED), nothing(AS_FILED))
-    if len(orders) == 1:
-        return Measure(nothing(ONE_VERDICT), nothing(ONE_VERDICT))
+        reason = AS_FILED
+    elif len(orders) == 1:
+        reason = ONE_VERDICT
+    if reason:
+        nothing = undefined(len(judge.cases), 0, reason)
+        return Measure(nothing, nothing)
     first, second = judge.panel.pairs
     relations = judge.relation_of(judge.own[first] - judge.own[second])
     panel = judge.cases.panel
@@ -176,18 +177,15 @@ def _order(judge: VerdictTable) -> Measure:
     share = ratio(panel.per_case(flips), panel.per_case(count > 1), reason)
     effects = _slot_effects(judge)
     if not len(effects):
-        return Measure(share, nothing("no case has two responses"))
+        return Measure(share, undefined(panel.cases, 0, "no case has two responses"))
 
     def span(sums: ndarray) -> ndarray:
         means = divide(sums[:, ::2], sums[:, 1::2])
         return means.max(axis=1) - means.min(axis=1)
 
     turned = np.stack(panel.pairs, axis=1)[above * below > 0]
-    shown = [
-        (response, "ahead in one order, not in another") for response in turned.ravel().tolist()
-    ]
     shift = Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum()))
-    return Measure(share, shift, shown)
+    return Measure(share, shift, turned.ravel().tolist())
 
 
 def _slot_effects(judge: VerdictTable) -> ndarray:

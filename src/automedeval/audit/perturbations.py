@@ -67,14 +67,13 @@ FORMAT = "; audit/templates/basics.yaml says how an edit is written"
 class Edit:
     """One way to change a text; `basics.yaml` describes the keys.
 
-    `pairs` are two texts each, of which the first replaces the unchanged one; `unless`: a sentence with this pattern is let
-    alone; `unless_before`: so is a fact with this one before it; `skip`: reason → pattern, a case with it is left out.
+    `texts` has a `text`, or `pairs`, of which the first replaces the unchanged one; `unless`: a sentence with this pattern is
+    let alone; `unless_before`: so is a fact with this one before it; `skip`: reason → pattern, a case with it is left out.
     """
 
     kind: str
     name: str
-    text: str | None = None
-    pairs: Sequence[Sequence[str]] = ()
+    texts: Sequence[Sequence[str]] = ()
     pattern: re.Pattern | None = None
     replace: str | None = None
     multiply: float | None = None
@@ -92,10 +91,8 @@ class Edit:
 
         Patterns and rules read English: they change no text in another language.
         """
-        if self.text is not None:
-            return [fill(self.text, text, names)]
-        if self.pairs:
-            return [fill(new, text, names) for new in self.pairs[turn % len(self.pairs)]]
+        if self.texts:
+            return [fill(new, text, names) for new in self.texts[turn % len(self.texts)]]
         if is_english(text) is False:
             return []
         change = self._without_facts if self.drop else self._with_another_fact
@@ -228,11 +225,13 @@ def _edit(at: YamlFile, kind: str, entry: Any, also: JsonObject) -> Edit:
         skip = values["skip"].items()
         values["skip"] = {reason: _compiled(pattern) for reason, pattern in skip}
         values["rules"] = [(_compiled(old), str(new)) for old, new in values.get("rules", ())]
-        values["pairs"] = [(first, second) for first, second in values.get("pairs", ())]
+        values["texts"] = [(first, second) for first, second in values.pop("pairs", ())]
+        if way == "text":
+            values["texts"] = [(values.pop("text"),)]
+        for text in chain.from_iterable(values["texts"]):
+            fill(text, "", dict.fromkeys(NAMES, ""))
         for key in PATTERNS & values.keys():
             values[key] = None if values[key] is None else _compiled(values[key])
-        for text in (values.get("text", ""), *chain.from_iterable(values["pairs"])):
-            fill(text, "", dict.fromkeys(NAMES, ""))
     if values.get("multiply") is not None and not values["pattern"].groups:
         at.fail("multiply", "the pattern needs a group around the number")
     return Edit(kind, **values)

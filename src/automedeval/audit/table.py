@@ -139,7 +139,7 @@ def _beyond_chance(kinds: dict[str, JsonObject]) -> JsonObject:
     largest |= {"n": sum(shift.n for shift in tested.values()), "tried": len(tested)}
     if not tested:
         return largest | {"reason": "no shift has an interval"}
-    ends = [end for shift in tested.values() for end in (shift.low, shift.high)]
+    ends = [*(shift.low for shift in tested.values()), *(shift.high for shift in tested.values())]
     largest |= {"value": 0.0, "within": None if None in ends else max(map(abs, ends))}
     sure = [kind for kind in tested if kinds[kind]["p_adjusted"] < CHANCE]
     if not sure:
@@ -171,8 +171,9 @@ def _failing(
 def _texts_shown(measured: Measure, cases: Cases) -> list[JsonObject]:
     """Return the first texts that show what was measured on the unchanged cases."""
     texts = []
-    for response, change in measured.shown[: TEXTS + 1]:
+    for response in measured.turned[: TEXTS + 1]:
         case, answer = cases.at(response)
+        change = "ahead in one order, not in another"
         about = {"case_id": case.id, "model": answer.model, "change": change}
         texts.append(about | {"texts": [answer.text]})
     return texts

@@ -16,7 +16,7 @@ from automedeval.judges.requests import Request
 from automedeval.records import Case, question_text
 from automedeval.rubrics import Rubric
 
-COPY = Edit("identical", "identical", text="$text")
+COPY = Edit("identical", "identical", texts=[["$text"]])
 
 
 @dataclass(frozen=True)

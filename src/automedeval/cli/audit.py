@@ -17,13 +17,13 @@ measured, 1 if an input or argument is wrong.
 import sys
 from pathlib import Path
 
-from automedeval.audit import report
 from automedeval.audit.audit import AuditArguments, audit_judge
-from automedeval.meta_evaluation.page import write_report
+from automedeval.audit.report import render
+from automedeval.meta_evaluation.page import say, write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records.command_line import parse
 from automedeval.records.processes import join_processes
-from automedeval.records.run_record import describe_result, record_run
+from automedeval.records.run_record import record_run
 
 
 def main() -> None:
@@ -35,17 +35,11 @@ def main() -> None:
     if result is None:
         processes.wait()
         return
-    result["settings"] = describe_result("audit", **result["settings"])
     output = Path(args.output)
     record_run(output / "run.json", args, encoder_args, chat_args)
-    lines = ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])]
-    write_report(
-        output,
-        report.render(result),
-        "audit.json",
-        result,
-        [*lines, f"audit: {output / 'audit.html'}"],
-    )
+    notes = [f"note: {note}" for note in result["notes"]]
+    lines = ["", *say("audit", result=result), *notes, f"audit: {output / 'audit.html'}"]
+    write_report(output, render(result), "audit.json", result, lines)
     processes.wait()
     if args.gate and not result["passes"]:
         sys.exit(3)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from automedeval.meta_evaluation.page import say
+from automedeval.meta_evaluation.page import say, say_by_name
 from automedeval.records import UNSEEN, JsonObject, Verdict
 from automedeval.records.text import in_a_row, several
 
@@ -95,6 +95,7 @@ class JudgeProfile:
     # Model → number of its responses that are empty, and that the judge could not read.
     empty: Mapping[str, int] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
+    on_criteria: bool = False  # whether it says which criteria of a case are met
     steps: Sequence[str] = ()  # what to do next, in words or as commands
     # Model → number of its answers with a number that differs from the reference, of those compared, and the worst in words.
     differs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -120,12 +121,7 @@ def facts_of(profile: JudgeProfile) -> dict[str, str]:
     """Return the facts, what each is about → its sentences, in the order in which they are shown; none that says nothing."""
     harm = harm_in_words(profile.harm)[0] if profile.harm else ""
     judge, given = called(profile.judge), {"least": LEAST_RATED, "unseen": UNSEEN}
-    facts = {}
-    for fact in say("facts", known=profile, judge=judge, harm=harm, in_words=in_words, **given):
-        name, _, text = fact.partition(" |")
-        if text:
-            facts[name] = text.strip()
-    return facts
+    return say_by_name("facts", known=profile, judge=judge, harm=harm, in_words=in_words, **given)
 
 
 def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:

@@ -79,8 +79,8 @@ def render_report(
         tables: the summary shows the first of them, the page those with a caption.
         summary: tables that the summary shows as well; the page has them by the room's template.
         scripts: the files of the HTML page's script, the only one that the page allows.
-        context: `settings`, how the results were made ("command", "version" and "commit"), perhaps `bars`, and `links`
-            (address on the page, words) of the cases to read first; and what else the room's template names.
+        context: `settings`, how the results were made ("command", "version" and "commit"), perhaps `bars`, and `links`,
+            address on the page → words, of the cases to read first; and what else the room's template names.
 
     Returns:
         {"NAME.html": text, "NAME.md": text}
@@ -91,7 +91,7 @@ def render_report(
     style = _template_file("automedeval.meta_evaluation", "report.css")
     source = "".join(_template_file(room, script) for script in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    context = {"bars": None, "links": (), "figures": ()} | context | vars(said)
+    context = {"bars": None, "links": {}, "figures": ()} | context | vars(said)
     context |= {"title": title, "tables": tables}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
@@ -121,6 +121,16 @@ def say(template: str, **facts: Any) -> list[str]:
     made.finalize, made.tests["clear"] = _on_one_line, is_clear
     text = made.get_template(f"{template}.jinja").render(facts)
     return [line.strip() for line in map(_on_one_line, text.split("\n\n")) if line.strip()]
+
+
+def say_by_name(template: str, **facts: Any) -> dict[str, str]:
+    """Return those sentences of `TEMPLATE.jinja` that say something, by name: each paragraph is "NAME | SENTENCES"."""
+    said = {}
+    for paragraph in say(template, **facts):
+        name, _, sentences = paragraph.partition(" |")
+        if sentences:
+            said[name] = sentences.strip()
+    return said
 
 
 def _on_one_line(value: Any) -> Any:

@@ -38,7 +38,9 @@ Marks = dict[tuple[str, str], list[JsonObject]]
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
-RECORDED = ("blind_to", "differs", "empty", "foreign", "rationale_faults", "unread")
+RECORDED = (
+    "blind_to", "differs", "empty", "foreign", "on_criteria", "rationale_faults", "unread",
+)  # fmt: skip
 
 
 def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
@@ -169,6 +171,7 @@ def record_of(row: Row) -> JsonObject:
         "judge": judge.judge,
         "rubric": judge.rubric_name,
         "criterion": row.criterion,
+        "on_criteria": judge.on_criteria,
         "blind_to": blind_to(judge),
         "settings": judge.settings,
         "checkpoint": judge.checkpoint,

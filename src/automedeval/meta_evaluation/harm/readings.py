@@ -1,10 +1,6 @@
 """Read what judges and physicians say of harm, as tables: a verdict has a degree of one response, or none can be told."""
 
-import itertools
-import math
-from collections import defaultdict
 from collections.abc import Mapping
-from statistics import median_high
 
 import numpy as np
 from numpy import ndarray
@@ -14,6 +10,8 @@ from automedeval.meta_evaluation.verdicts.files import check_words
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import HarmRating, JsonObject, RecordError, Verdict, errors_at, read_placed
 from automedeval.rubrics import Rubric
+from automedeval.stats.agreement import Panel
+from automedeval.stats.bootstrap import is_known
 
 PHYSICIANS = "physicians"
 
@@ -47,27 +45,22 @@ def middle_degrees(table: VerdictTable) -> ndarray:
     Returns:
         float [responses], NaN where none can be told or nothing is said.
     """
-    by_response: dict[int, list[float]] = defaultdict(list)
-    for response, degree in zip(table.response.tolist(), degrees_of(table).tolist()):
-        if not math.isnan(degree):
-            by_response[response].append(degree)
-    middle = np.full(table.cases.responses, np.nan)
-    for response, degrees in by_response.items():
-        middle[response] = median_high(degrees)
+    degrees, middle = degrees_of(table), np.full(table.cases.responses, np.nan)
+    told = is_known(degrees)
+    response, degrees = table.response[told], degrees[told]
+    in_order = np.lexsort([degrees, response])
+    responses, first, count = np.unique(response[in_order], return_index=True, return_counts=True)
+    middle[responses] = degrees[in_order][first + count // 2]
     return middle
 
 
 def paired_degrees(table: VerdictTable) -> tuple[ndarray, ndarray, ndarray]:
     """Return the degrees of every two verdicts on one response, both ways round, and the case of each two."""
-    verdicts = defaultdict(list)
-    for number, response in enumerate(table.response.tolist()):
-        verdicts[response].append(number)
-    pairs: list[tuple[int, int]] = []
-    for on_response in verdicts.values():
-        pairs += itertools.permutations(on_response, 2)
-    first, second = np.array(pairs, int).reshape(-1, 2).T
-    degrees = degrees_of(table)
-    return degrees[first], degrees[second], table.case_of[first]
+    in_order = np.argsort(table.response, kind="stable")
+    panel = Panel(table.response[in_order], table.cases.panel.case, len(table.cases))
+    degrees = degrees_of(table)[in_order]
+    one, other = (degrees[side] for side in panel.pairs)
+    return np.append(one, other), np.append(other, one), np.tile(panel.case_of_pair, 2)
 
 
 def read_harm_ratings(

@@ -38,17 +38,19 @@ def harm_report(
     ratings: str | None,
     settings: JsonObject,
 ) -> tuple[JsonObject, dict[str, str], list[str]]:
-    """Return the result, the pages and the lines of a report on harm.
+    """Return the result, the pages and the lines of a report on harm; nothing without judges and ratings.
 
     Args:
         judges, notes: the verdicts by a rubric in words, and what is to be told of their files.
         rubric: the file of your own rubric, by which ratings may be beside the packaged ones where there are no verdicts.
-        ratings: the file of physicians' ratings; None: only where there are judges.
+        ratings: the file of physicians' ratings.
         settings: how the report was made, see `describe_result`; its "resamples" are those of intervals.
 
     Raises:
         RecordError: verdicts by several rubrics, or a fault of the ratings.
     """
+    if not judges and ratings is None:
+        return {}, {}, []
     rubrics = {judge.rubric_name: rubric_of(judge) for judge in judges}
     if len(rubrics) > 1:
         raise RecordError(f"judges by {', '.join(rubrics)}, whose degrees are not compared")

@@ -21,33 +21,29 @@ DROP = 2.0  # points by which a score falls that is read first; half of a shorte
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
-def responses_of(cases: Cases, model: str, option: str) -> ndarray:
-    """Return the response of a model in every case, int [cases], -1 where there is none; `option` is what named it.
+def in_common(cases: Cases, first: str, second: str, option: str) -> ndarray:
+    """Return the responses of two models in the cases that both answered, int [2, cases]; `option` is what named them.
 
     Raises:
-        RecordError: no model has this name.
+        RecordError: no model has one of these names.
     """
-    if model not in cases.models:
-        names = in_a_row(cases.models)
-        raise RecordError(f"{option}: {cases.source} has no model {model!r}; it has {names}")
-    at = np.flatnonzero(cases.model_of == cases.models.index(model))
-    responses = np.full(len(cases), -1)
-    responses[cases.panel.case[at]] = at
-    return responses
-
-
-def in_common(first: ndarray, second: ndarray) -> tuple[ndarray, ndarray]:
-    """Return the responses of two models, as of `responses_of`, in the cases that both answered."""
-    both = (first >= 0) & (second >= 0)
-    return first[both], second[both]
+    responses = []
+    for model in (first, second):
+        if model not in cases.models:
+            names = in_a_row(cases.models)
+            raise RecordError(f"{option}: {cases.source} has no model {model!r}; it has {names}")
+        responses.append(np.flatnonzero(cases.model_of == cases.models.index(model)))
+    ours, theirs = (cases.panel.case[of_model] for of_model in responses)
+    _, *places = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+    return np.array([of_model[at] for of_model, at in zip(responses, places)])
 
 
 def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
-    """Return the relation by a judge of the first response to the second, from -1 (worse) to 1: float [pairs of indices]."""
+    """Return which response wins each pair by a judge, from -1 (the second) to 1 (the first): float [pairs of indices]."""
     pairs = np.sort([first, second], axis=0).T.tolist()
-    places = [cases.pair_index.get((one, other), -1) for one, other in pairs]
+    places = [cases.pair_index[one, other] for one, other in pairs]
     turn = np.where(first < second, 1.0, -1.0)
-    return turn * np.append(row.best_relations, np.nan)[places]
+    return turn * row.wins[places]
 
 
 def in_clusters(gaps: ndarray, clusters: ndarray) -> ndarray:
@@ -81,8 +77,8 @@ def drop_on(scale: Scale) -> float:
     return min(DROP, (scale[1] - scale[0]) / 2) if scale else np.inf
 
 
-def lowest_rated(cases: Cases, people: People | None, row: Row) -> JsonObject:
-    """Return the lowest "score" of a judge's scale, and model → how many of its "answers" somebody rated so on a criterion.
+def lowest_rated(cases: Cases, people: People | None, row: Row) -> dict[str, int]:
+    """Return model → how many of its answers somebody gave the lowest score of a judge's scale on a criterion.
 
     Empty without ratings. A criterion with a rating outside the judge's scale is on another one, and says nothing.
     """
@@ -93,7 +89,7 @@ def lowest_rated(cases: Cases, people: People | None, row: Row) -> JsonObject:
     for ratings in people.by_criterion.values():
         if np.nanmin(ratings) >= scale[0] and np.nanmax(ratings) <= scale[1]:
             is_lowest |= np.any(ratings <= scale[0], axis=1)
-    return {"score": scale[0], "answers": row.judge.by_model(is_lowest)}
+    return row.judge.by_model(is_lowest)
 
 
 def is_on_scale(row: Row, people: People) -> bool:
@@ -116,7 +112,6 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     Raises:
         RecordError: no model has this name.
     """
-    of_baseline = responses_of(cases, baseline, "--baseline")
     gap = np.full(cases.responses, np.nan)
     marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
     marked, shown = marks_of(row.judge), row.judge.shown()
@@ -124,7 +119,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     for name in cases.models:
         if name == baseline:
             continue
-        old, new = in_common(of_baseline, responses_of(cases, name, "--baseline"))
+        new, old = in_common(cases, name, baseline, "--baseline")
         gap[new] = _gaps(cases, row, old, new)
         relation = row.judge.relation_of(gap[new].round(2), row.band)  # as it is shown
         # an empty answer loses a tie
@@ -134,11 +129,11 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
             has = np.any([marked[part] for part in parts], axis=0)
             is_new = has[new] & ~has[old]
             marks[f"newly_{kind}"][new] = is_new & (shown[old] | shown[new])
-        of_model = {kind: of_all[new] for kind, of_all in marks.items()}
-        lost = new[of_model["lost"]]
+        lost = new[relation < 0]
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
         worse = [cases.records[number] for number in worst_first]
-        figures = _figures(cases, row, gap[new], old, new, of_model)
+        counts = {kind: int(of_all[new].sum()) for kind, of_all in marks.items()}
+        figures = _figures(cases, row, gap[new], old, new, counts)
         record["models"][name] = {"cases": [case.id for case in worse], **figures}
         record["questions"] |= {case.id: _first_words(case) for case in worse}
     tested = [figures for figures in record["models"].values() if figures["p"] is not None]
@@ -160,11 +155,11 @@ def _figures(
     gaps: ndarray,
     old: ndarray,
     new: ndarray,
-    marks: Mapping[str, ndarray],
+    counts: Mapping[str, int],
 ) -> JsonObject:
-    """Return the figures of one model beside the baseline, from the gaps and the marks of its answers."""
+    """Return the figures of one model beside the baseline, from the gaps of its answers, and how many have each mark."""
     values, scale = row.ranking_values, row.judge.scale
-    better, worse, both = int(marks["won"].sum()), int(marks["lost"].sum()), ~np.isnan(gaps)
+    better, worse, both = counts["won"], counts["lost"], ~np.isnan(gaps)
     independent = in_clusters(gaps, cases.clusters[cases.panel.case[new]])
     difference = paired_difference(independent, scale)
     return {
@@ -172,7 +167,7 @@ def _figures(
         "worse": worse,
         "equal": int(both.sum()) - better - worse,
         "dropped": int((gaps.round(2) <= -drop_on(scale)).sum()),
-        "newly": {kind: int(marks[f"newly_{kind}"].sum()) for kind in NEWLY},
+        "newly": {kind: counts[f"newly_{kind}"] for kind in NEWLY},
         "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
         "difference": difference.to_dict(),
         "p": p_value(independent, difference, better, worse),

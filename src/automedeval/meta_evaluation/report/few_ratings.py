@@ -8,7 +8,6 @@ from automedeval.meta_evaluation.report.changes import (
     better,
     in_common,
     is_on_scale,
-    responses_of,
 )
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
@@ -23,25 +22,24 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
     """Return model → its figures by people's ratings alone, by one judge alone, and by both, see `prediction_powered`.
 
     The figures are the "mean" score, the "difference" to the baseline (the model less the baseline) and the share of cases won
-    from it, "win_rate", with ties as one half. A judge of pairs has no means; a model with fewer than two cases in common with
-    the baseline, and the baseline itself, have a mean alone. Empty where the names of the candidates are no models.
+    from it, "win_rate", with ties as one half, the judge's within `Row.band`. A judge of pairs has no means; a model with fewer
+    than two cases in common with the baseline, and the baseline itself, have a mean alone. Empty where the names of the
+    candidates are no models.
     """
     if len(cases.models) > MOST_MODELS:
         return {}
-    of_baseline = responses_of(cases, baseline, "--baseline")
     on_scale = is_on_scale(row, people)
     models: JsonObject = {}
-    for name in cases.models:
-        places = responses_of(cases, name, "--baseline")
+    for number, name in enumerate(cases.models):
         figures = models[name] = dict[str, JsonObject]()
         if row.best is not None:
-            at = places[places >= 0]
-            figures["mean"] = _figure(people.scores[at], row.best[at], on_scale)
-        sides = in_common(places, of_baseline)
-        if name == baseline or len(sides[0]) < 2:
+            of_model = cases.model_of == number
+            figures["mean"] = _figure(people.scores[of_model], row.best[of_model], on_scale)
+        sides = in_common(cases, name, baseline, "--baseline")
+        if name == baseline or len(sides.T) < 2:
             continue
         relation, gaps = better(row, cases, *sides), people.gaps(*sides)
-        judged = relation if row.best is None else np.subtract(*row.best[[*sides]])
+        judged = relation if row.best is None else np.subtract(*row.best[sides])
         figures["difference"] = _figure(gaps, judged, on_scale)
         won = (1 + relation_of(gaps)) / 2
         figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, (0.0, 1.0))

@@ -8,7 +8,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import say
-from automedeval.meta_evaluation.report.changes import in_common, responses_of
+from automedeval.meta_evaluation.report.changes import in_common
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable, rows_of
 from automedeval.records import JsonObject, RecordError
@@ -48,26 +48,18 @@ def compare_two(
         raise RecordError(
             f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them"
         )
-    notes = list(notes)
-    sides = in_common(*(responses_of(cases, name, "--fail_if_worse") for name in names))
-    differences = np.subtract(*row.ranking_values[[*sides]])
-    both, both_scored = len(differences), ~np.isnan(differences)
-    result = gate(differences[both_scored], by, float(row.judge.scale[1] - row.judge.scale[0]))
-    invalid = both - int(both_scored.sum())
-    if both and invalid > MOST_INVALID * both:
+    sides = in_common(cases, *names, "--fail_if_worse")
+    differences = np.subtract(*row.ranking_values[sides])
+    scored = differences[~np.isnan(differences)]
+    lowest, highest = row.judge.scale
+    result = gate(scored, by, float(highest - lowest))
+    both, invalid = len(differences), len(differences) - len(scored)
+    too_many = invalid > MOST_INVALID * both
+    if too_many:
         result = replace(result, status=UNDECIDED)
-        notes.append(
-            f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"
-        )
-    elif result.status == UNDECIDED and result.mean is not None:
-        many = "no number of cases" if result.needed is None else f"about {result.needed:,} cases"
-        notes.append(
-            f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"
-        )
-    if both < len(cases):
-        notes.append(
-            f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
-        )
+    found = {"too_many": too_many, "undecided": result.status == UNDECIDED, "gate": result}
+    counts = {"both": both, "of_all": len(cases), "most": MOST_INVALID, "power": POWER}
+    notes = [*notes, *say("gate_notes", **found, **counts)]
     new, old = names
     record = {
         "new": new,

@@ -7,7 +7,7 @@ import base64
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
@@ -38,8 +38,10 @@ class Changed(NamedTuple):
 
 def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
     """Return the numbers that differ in each response of all cases, None where nothing was compared."""
-    marks = differing(judge)
-    return [marks.get((case.id, model)) for case in judge.cases.records for model in case.models]
+    marks, by_response = differing(judge), list[list[JsonObject] | None]()
+    for case in judge.cases.records:
+        by_response += [marks.get((case.id, model)) for model in case.models]
+    return by_response
 
 
 @lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
@@ -100,9 +102,12 @@ def grid_of(
         main: the line whose scores the cells have.
         changed: what `changes.against_baseline` returns; its size sorts the cases then.
     """
-    judges = [judge for judge in judges if judge.kind == "judge"]
-    reading = [judge for judge in judges if judge.on_criteria]
-    values = main.ranking_values
+    values, by_judge = main.ranking_values, _scores(judges)
+    met = {judge.name: judge.met for judge in judges if judge.on_criteria}
+    rated, by_rater, comments = np.full(cases.responses, np.nan), {}, {}
+    if people is not None:
+        rated, comments = people.scores, people.comments
+        by_rater = dict(zip(people.annotators, people.by_annotator.T))
     measures, marked = measures_of_cases(cases, main, people), marks_of(main.judge)
     head: JsonObject = {}
     if changed is not None:
@@ -118,16 +123,16 @@ def grid_of(
         cells: dict[str, list[object]] = {}
         responses = []
         for place, response in enumerate(case.responses, int(cases.start[number])):
+            score, people_score = _number(values[place]), _number(rated[place])
             names = [name for name, is_marked in marked.items() if is_marked[place]]
-            rated, ratings, comments = _by_people(people, place)
-            cells[response.model] = [_number(values[place]), len(response.text), names, rated]
+            cells[response.model] = [score, len(response.text), names, people_score]
             content = {
                 "model": response.model,
                 "text": response.text,
-                "scores": _scores(judges, place),
-                "people": ratings,
-                "criteria": _criteria(cases, reading, place),
-                "comments": comments,
+                "scores": _known(by_judge, place),
+                "people": _known(by_rater, place),
+                "criteria": _criteria(cases, met, place),
+                "comments": comments.get(place, []),
                 "wrong": differs[place] or [],
             }
             responses.append(content)
@@ -183,38 +188,32 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[
     return lines
 
 
-def _known(names: Iterable[str], scores: Iterable[float]) -> list[tuple[str, float]]:
-    return [(name, float(score)) for name, score in zip(names, scores) if not np.isnan(score)]
-
-
-def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float]]:
-    """Return the scores that a response has: by judge, and by criterion where a judge scores criteria by themselves."""
+def _scores(judges: Sequence[VerdictTable]) -> dict[str, ndarray]:
+    """Return the scores of every judge, and by criterion where it scores criteria by themselves: float [responses]."""
     scores = {}
     for judge in judges:
-        scores[judge.name] = judge.mixed[place]
+        scores[judge.name] = judge.mixed
         for name, by_criterion in judge.criterion_scores.items():
-            scores[f"{judge.name}: {name}"] = by_criterion[place]
-    return _known(scores, scores.values())
+            scores[f"{judge.name}: {name}"] = by_criterion
+    return scores
+
+
+def _known(scores: Mapping[str, ndarray], place: int) -> list[tuple[str, float]]:
+    """Return those scores that a response has, with their names."""
+    of_response = {name: float(values[place]) for name, values in scores.items()}
+    return [(name, score) for name, score in of_response.items() if not np.isnan(score)]
 
 
 def _criteria(
-    cases: Cases, reading: Sequence[VerdictTable], place: int
+    cases: Cases, met: Mapping[str, ndarray], place: int
 ) -> list[tuple[float, str, list[tuple[str, float | None]]]]:
     """Return points and text of each criterion of a response, and in what share of its runs each judge calls it met."""
     lines = []
-    for index in range(*cases.first_item[place : place + 2]) if reading else ():
+    for index in range(*cases.first_item[place : place + 2]) if met else ():
         _, criterion = cases.items[index]
-        shares = [(judge.name, _number(judge.met[index])) for judge in reading]
+        shares = [(judge, _number(of_items[index])) for judge, of_items in met.items()]
         lines.append((criterion.points, criterion.criterion, shares))
     return lines
-
-
-def _by_people(people: People | None, place: int) -> tuple[float | None, list, list]:
-    """Return people's score of a response, that of each rater, and their comments."""
-    if people is None:
-        return None, [], []
-    ratings = _known(people.annotators, people.by_annotator[place])
-    return _number(people.scores[place]), ratings, people.comments.get(place, [])
 
 
 def _number(value: float) -> float | None:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,9 @@ def make_report(
     judges = [table for table in tables if not table.in_words]
     _refuse_unfit(args, files, judges)
     settings = describe_result("report", options, resamples=args.resamples)
-    of_harm, harm_pages, harm_lines = JsonObject(), JsonObject(), list[str]()
-    if on_harm or HarmRating in files:
-        ratings = files.get(HarmRating)
-        of_harm, harm_pages, harm_lines = harm_report(
-            cases, on_harm, notes, args.rubric, ratings, settings
-        )
+    of_harm, harm_pages, harm_lines = harm_report(
+        cases, on_harm, notes, args.rubric, files.get(HarmRating), settings
+    )
     if not judges:
         return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
     notes += _notes_on(cases, judges, Rating in files)
@@ -149,7 +147,7 @@ def make_report(
 
 def _notes_on(cases: Cases, judges: Sequence[VerdictTable], rated: bool) -> list[str]:
     """Return what a report has to state of its verdicts and cases."""
-    notes = [note for judge in judges for note in notes_on(judge)]
+    notes = list(chain.from_iterable(map(notes_on, judges)))
     if rated:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     if (clusters := len(np.unique(cases.clusters))) < len(cases):
@@ -217,7 +215,7 @@ def _measure(
     if people is not None and result["cases"]["rated_cases"] < len(cases):
         first = args.baseline or cases.models[0]
         few = {row.name: by_few_ratings(cases, people, row, first) for row in rows}
-        result["few_ratings"] = plain({"baseline": first, "judges": few})
+        result["few_ratings"] = {"baseline": first, "judges": few}
     if args.rounds:
         result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
@@ -248,7 +246,7 @@ def _read_ratings(
             notes.append(f"{files[CriterionLabel]}: {error}: {what}")
     if people is not None:
         notes[:0] = people.notes
-    judged = (verdict for judge in judges for verdict in judge.verdicts)
+    judged = chain.from_iterable(judge.verdicts for judge in judges)
     readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {
         Choice: read_choices,
         Preference: read_preferences,

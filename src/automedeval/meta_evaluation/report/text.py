@@ -14,10 +14,10 @@ from automedeval.meta_evaluation.facts import (
     is_trusted,
     trust,
 )
-from automedeval.meta_evaluation.page import Bars, PageTable, Said, Scale, say
+from automedeval.meta_evaluation.page import Bars, PageTable, Said, Scale, say, say_by_name
 from automedeval.meta_evaluation.report.changes import drop_on
 from automedeval.records import JsonObject
-from automedeval.records.text import several, span
+from automedeval.records.text import span
 
 
 class MainJudge(NamedTuple):
@@ -35,9 +35,8 @@ def main_judge(result: JsonObject) -> MainJudge:
     name = result["main_judge"]["name"]
     record, table = result["judges"][name], result["models"][name]
     stands = standing(table)
-    steps, harm = result.get("next_steps", ()), result.get("harm", {})
-    more = {"unclear": stands["unclear"], "harm": harm, "steps": steps}
-    known = profile(name, record, **more, **credit_of(result, name))
+    more = {"unclear": stands["unclear"], "harm": result.get("harm", {})}
+    known = profile(name, record, steps=result["next_steps"], **more, **credit_of(result, name))
     return MainJudge(name, record, table, stands, known)
 
 
@@ -83,9 +82,8 @@ def first_lines(said: Said) -> list[str]:
 def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
     """Say which answers a person must read before anything else; "" where nothing points at one."""
     dropped = {name: figures["dropped"] for name, figures in compared(result).items()}
-    lowest = result["lowest_rated"] or {"score": 0, "answers": {}}
-    drop = drop_on(scale)
-    return " ".join(say("alert", known=main.known, dropped=dropped, drop=drop, lowest=lowest))
+    counts = {"dropped": dropped, "drop": drop_on(scale), "lowest": result["lowest_rated"]}
+    return " ".join(say("alert", known=main.known, **counts))
 
 
 def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
@@ -120,28 +118,25 @@ def best_model(table: JsonObject, trusted: bool) -> str:
 def answer(result: JsonObject, main: MainJudge) -> dict[str, str]:
     """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
     trusted = is_trusted(main.known)
-    facts = {"Best model" if trusted else "Wins most pairs": best_model(main.table, trusted)}
-    facts |= facts_of(main.known)
-    judges = len(real_judges(result))
-    others = f" (of {judges} judges; --main_judge names another)" if judges > 1 else ""
-    facts["Judge"] = f"{main.name}, with the rubric {main.record['rubric']}{others}."
-    if main.record["spent"]:
-        facts["Requests"] = f"{main.record['spent']}."
-    return facts
+    what = "Best model" if trusted else "Wins most pairs"
+    first = best_model(main.table, trusted)
+    has_scores = any("score" in figures for figures in _models_by(result, main.name).values())
+    if compared(result) and has_scores:
+        first += " This and the ranks count pairs won; the headline compares mean scores."
+    about = {"name": main.name, "record": main.record, "judges": len(real_judges(result))}
+    return {what: first} | facts_of(main.known) | say_by_name("about_judge", **about)
 
 
-def read_first(result: JsonObject) -> list[tuple[str, str]]:
-    """Return (mark of the grid in an address, words) of the cases to read first."""
-    main, worse, others = result["main_judge"], len(_worse(result)), list(compared(result))
-    who = others[0] if len(others) == 1 else "a model"
-    links = []
-    if differing := main["differing_cases"]:
-        links.append(("#show=differs", f"{several(differing, 'case')} in which a number differs"))
-    if worse:
-        links.append(("#show=lost", f"{several(worse, 'case')} in which {who} is worse"))
-    if not links and result["judges"][main["name"]]["valid_rate"]["value"] == 0:
-        links.append(("#show=invalid", "what the judge wrote"))
-    return links
+def read_first(result: JsonObject) -> dict[str, str]:
+    """Return a mark of the grid in an address → words, of the cases to read first."""
+    main = result["main_judge"]
+    return say_by_name(
+        "read_first",
+        differing=main["differing_cases"],
+        worse=len(_worse(result)),
+        others=list(compared(result)),
+        valid=result["judges"][main["name"]]["valid_rate"]["value"],
+    )
 
 
 def _worse(result: JsonObject) -> list[str]:
@@ -158,21 +153,18 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
         scale: that of the main judge's scores; None: the shares of pairs won are shown.
     """
     main, shared = result["main_judge"]["name"], result["main_judge"]["shared"]
-    record = result["judges"][main]
-    people = _models_by(result, "people")
+    record, people = result["judges"][main], _models_by(result, "people")
     rows = []
     for name, figures in _models_by(result, main).items():
         shown = figures["win_rate"]
         if scale:
             shown = shared.get("means", {}).get(name) or figures.get("score") or shown
-        remarks = []
-        if rated := people.get(name, {}).get("score"):
-            remarks.append(f"by people {span(rated)}")
-        differing, *_ = record["differs"].get(name, [0])
-        if differing:
-            remarks.append(f"{differing} with a number that differs")
-        if empty := record["empty"].get(name):
-            remarks.append(f"{empty} empty")
+        remarks = say(
+            "remarks",
+            rated=people.get(name, {}).get("score"),
+            differing=record["differs"].get(name, [0])[0],
+            empty=record["empty"].get(name),
+        )
         rows.append((name, shown, ", ".join(remarks)))
     what = "Share of pairs won"
     if scale:
@@ -211,15 +203,14 @@ def credit_of(result: JsonObject, line: str) -> JsonObject:
 def further(result: JsonObject, main: MainJudge) -> list[str]:
     """Return sentences on what the answer leaves out: one rater beside the others, other judges, people's choices."""
     others = [name for name in real_judges(result) if name != main.name]
-    ceiling = result.get("people", {}).get("ceiling", {"concordance": {"value": None}})
     figures = result["few_ratings"]["judges"][main.name] if "few_ratings" in result else {}
     estimates = chain.from_iterable(by_model.values() for by_model in figures.values())
     return say(
         "further",
         result=result,
         main=main.name,
-        of_criteria=[text for name in others for text in credit_of_criteria(result, name)],
-        one=ceiling["concordance"],
+        of_criteria=chain.from_iterable(credit_of_criteria(result, name) for name in others),
+        ceiling=result.get("people", {}).get("ceiling"),
         rivals=[name for name in others if "outcome" in credit_of(result, name)],
         figures=figures,
         worth=[estimate["worth"] for estimate in estimates if estimate["worth"]],

@@ -1,11 +1,12 @@
 """Join two versions of a model that were judged apart, in two files of cases: they are compared like any two models."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
+from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import Case, RecordError, Response, Verdict, digest
@@ -37,7 +38,11 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         )
     repeated = _repeated(old.cases) | _repeated(new.cases)
     joined = []
-    for case, other in _in_both(old.cases, new.cases, repeated):
+    for number in old.cases.file_order:
+        case = old.cases.records[number]
+        if case.id in repeated or case.id not in new.cases.index:
+            continue
+        other = new.cases.records[new.cases.index[case.id]]
         _check_texts(case, other, where)
         responses = _renamed(case, old_names) + _renamed(other, new_names)
         joined.append(replace(case, responses=tuple(responses)))
@@ -45,11 +50,8 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         raise RecordError(f"{where} have no case in common: no id is in both")
     # The file that a printed command names is the new one.
     cases, notes = Cases(joined, new.cases.source), old.notes + new.notes
-    counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
-    notes.append(f"{where}: {counts}; the {len(cases):,} that are in both are compared")
-    if repeated:
-        again = f"{len(repeated):,} cases whose question stands twice in a file"
-        notes.append(f"{where}: left out are {again}: ids would tell them apart")
+    sizes = {"old": len(old.cases), "new": len(new.cases), "both": len(cases)}
+    notes += say("versions", where=where, repeated=len(repeated), **sizes)
     judges = []
     for before, after in product(old.judges, new.judges):
         if (before.judge, before.rubric_name) != (after.judge, after.rubric_name):
@@ -76,14 +78,6 @@ def _repeated(cases: Cases) -> set[str]:
     asked = Counter(case.question for case in cases.records)
     named = (case for case in cases.records if digest(case.question)[:6] in case.id)
     return {case.id for case in named if asked[case.question] > 1}
-
-
-def _in_both(old: Cases, new: Cases, without: Collection[str]) -> Iterator[tuple[Case, Case]]:
-    """Yield each case that is in both files, but for some, as it is in each, in the order of the old one."""
-    for number in old.file_order:
-        case = old.records[number]
-        if case.id in new.index and case.id not in without:
-            yield case, new.records[new.index[case.id]]
 
 
 def _check_texts(case: Case, other: Case, where: str) -> None:
