@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,28 +89,27 @@ def render_report(
     made = environment(room, report=jinja2.PackageLoader("automedeval.meta_evaluation"))
     # Such a character in a model's name would turn the rest of the line round.
     made.finalize = lambda value: _BIDI.sub("", value) if type(value) is str else value
-    style = _template_file("automedeval.meta_evaluation", "report.css")
-    source = "".join(_template_file(room, script) for script in scripts)
+    made.filters["with_code"] = _with_code
+    templates = resources.files(room) / "templates"
+    source = "".join((templates / script).read_text(encoding="utf-8") for script in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    context = {"bars": None, "links": {}, "figures": ()} | context | vars(said)
-    context |= {"title": title, "tables": tables}
-    context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
-    lines = [
-        *filter(None, [said.alert]),
-        *said.words,
-        *(f"{fact.rstrip('?')}: {known}" for fact, known in said.facts.items()),
-        *said.further,
-        *said.commands,
-        *(f"note: {note}" for note in said.notes),
-    ]
-    short = made.get_template("report/summary.md.jinja").render(
-        title=title, lines=map(_with_code, lines), tables=[tables[0], *summary], page=page
-    )
+    context = {"bars": None, "links": {}, "figures": ()} | context | vars(said)
+    context |= {"title": title, "page": page, "tables": tables, "in_short": [tables[0], *summary]}
+    context |= {"script": Markup(source), "script_hash": script_hash}
+    short = made.get_template("report/summary.md.jinja").render(context)
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
         f"{name}.md": f"{short}\n",
     }
+
+
+@cache
+def _sentences() -> jinja2.Environment:
+    """Return the environment of the templates of sentences, which keeps those that it compiled."""
+    made = environment("automedeval.meta_evaluation")
+    made.finalize, made.tests["clear"] = _on_one_line, is_clear
+    return made
 
 
 def say(template: str, **facts: Any) -> list[str]:
@@ -117,9 +117,7 @@ def say(template: str, **facts: Any) -> list[str]:
 
     The lines of a paragraph are joined; one that begins with a mark follows without a blank.
     """
-    made = environment("automedeval.meta_evaluation")
-    made.finalize, made.tests["clear"] = _on_one_line, is_clear
-    text = made.get_template(f"{template}.jinja").render(facts)
+    text = _sentences().get_template(f"{template}.jinja").render(facts)
     return [line.strip() for line in map(_on_one_line, text.split("\n\n")) if line.strip()]
 
 
@@ -140,10 +138,6 @@ def _on_one_line(value: Any) -> Any:
 def is_clear(estimate: JsonObject) -> bool:
     """Return whether the interval of a difference does not hold 0."""
     return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
-
-
-def _template_file(room: str, name: str) -> str:
-    return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _with_code(sentence: str) -> str:

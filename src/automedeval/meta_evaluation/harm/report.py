@@ -71,7 +71,7 @@ def harm_report(
     pages = render_report(
         "harm", f"Harm: {Path(cases.source).stem}", Said(words, notes),
         settings=settings, bars=_bars(result), tables=[counts_table(result)], result=result,
-        answers=answers[:SHOWN_CASES],
+        criteria=rubric_of(raters[0]).output_criteria, answers=answers[:SHOWN_CASES],
     )  # fmt: skip
     return result, pages, [*words, *(f"note: {note}" for note in notes)]
 
@@ -133,7 +133,6 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
     return {
         "untold_by_judge": int((rated & read & np.isnan(judged)).sum()),
         "untold_by_physicians": int((rated & np.isnan(people)).sum()),
-        "rated": int(rated.sum()),
         "unread": int((rated & ~read).sum()),
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
@@ -170,7 +169,6 @@ def shown_answers(cases: Cases, raters: Sequence[VerdictTable]) -> list[JsonObje
             "text": marked(response.text, sorted(marks, key=itemgetter("start", "end"))),
             "degrees": [(name, of_all[number]) for name, of_all in words.items()],
             "under": gap[number] > 0,
-            "criteria": rubric_of(raters[0]).output_criteria,
             "readings": readings[number],
         }
         answers.append(answer)

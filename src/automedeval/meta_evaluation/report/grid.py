@@ -8,7 +8,6 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -44,7 +43,6 @@ def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
     return by_response
 
 
-@lru_cache(maxsize=4)  # every model is compared by the marks of the same judges
 def marks_of(judge: VerdictTable) -> dict[str, ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     valid, due = judge.valid_by_response
@@ -204,9 +202,7 @@ def _known(scores: Mapping[str, ndarray], place: int) -> list[tuple[str, float]]
     return [(name, score) for name, score in of_response.items() if not np.isnan(score)]
 
 
-def _criteria(
-    cases: Cases, met: Mapping[str, ndarray], place: int
-) -> list[tuple[float, str, list[tuple[str, float | None]]]]:
+def _criteria(cases: Cases, met: Mapping[str, ndarray], place: int) -> list[tuple]:
     """Return points and text of each criterion of a response, and in what share of its runs each judge calls it met."""
     lines = []
     for index in range(*cases.first_item[place : place + 2]) if met else ():

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -89,6 +89,18 @@ class Report:
     lines: list[str]  # what the terminal shows
 
 
+class Given(NamedTuple):
+    """What a report compares: lines of its tables, and what people said of the cases, as far as they did."""
+
+    rows: Sequence[Row]  # a line of each judge, and of each criterion of one that compares pairs
+    main: Row  # the line whose leaderboard is shown first
+    contrasts: Sequence[Sequence[str]]  # pairs of names of lines
+    teacher: VerdictTable | None  # the judge that taught the others
+    people: People | None  # their scores, or those that labels of criteria give
+    labels: Labels | None
+    others: Mapping[type, Any]  # kind → what `ratings` reads of this kind
+
+
 def make_report(
     args: ReportArguments,
     load_encoder: LoadEncoder,
@@ -120,7 +132,9 @@ def make_report(
     versions = len(args.cases) > 1
     if versions and len(cases.models) == 2:
         args.baseline = args.baseline or cases.models[0]
-    result, main, people = _measure(args, files, cases, judges, notes, load_encoder, load_score)
+    given = _read_given(args, files, cases, judges, notes)
+    result = _measure(args, cases, judges, given, notes, load_encoder, load_score)
+    main, people = given.main, given.people
     if of_harm:
         result["harm"] = of_harm
     audited = "audit" in result["judges"][main.name]
@@ -174,16 +188,14 @@ def _refuse_unfit(args: ReportArguments, files: Files, judges: Sequence[VerdictT
         )
 
 
-def _measure(
+def _read_given(
     args: ReportArguments,
     files: Files,
     cases: Cases,
     judges: Sequence[VerdictTable],
     notes: list[str],
-    load_encoder: LoadEncoder,
-    load_score: Callable[[], Score],
-) -> tuple[JsonObject, Row, People | None]:
-    """Return what verdicts and ratings say, the line of the main judge, and people's scores; add to the notes."""
+) -> Given:
+    """Return what is compared, after checking the names in the options; add to the notes."""
     rows = rows_of(judges)
     main = main_row(rows, args.main_judge)
     check_names("--rounds", args.rounds, list(trainings_of(rows)))
@@ -191,46 +203,6 @@ def _measure(
     for two in contrasts:
         check_names("--contrasts", two, [row.name for row in rows])
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
-    people, labels, others = _read_ratings(args, files, cases, judges, notes)
-    encoder, baselines = None, []
-    if people is not None:
-        encoder = load_encoder(notes)
-        baselines = measure_baselines(cases, encoder, notes)
-    result = meta_evaluate(
-        cases, [*judges, *baselines], people, others, args.resamples, main, contrasts
-    )
-    result["settings"] = {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
-    rationales = None
-    if teacher is not None:
-        similarity = compare_rationales(cases, judges, teacher, load_score(), **args.metric_models)
-        result["similarity"] = estimate(similarity, cases.clusters, args.resamples)
-        rationales = (similarity["judges"], result["similarity"]["judges"])
-    if people is not None:
-        result["table2"] = paper_table(
-            cases, rows, people, result["judges"], main.name, rationales, args.resamples
-        )
-    if on_criteria := [judge for judge in judges if judge.on_criteria]:
-        criteria = criteria_result(cases, on_criteria, labels)
-        result["criteria"] = estimate(criteria, cases.clusters, args.resamples)
-    if people is not None and result["cases"]["rated_cases"] < len(cases):
-        first = args.baseline or cases.models[0]
-        few = {row.name: by_few_ratings(cases, people, row, first) for row in rows}
-        result["few_ratings"] = {"baseline": first, "judges": few}
-    if args.rounds:
-        result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
-    for name, audit in audits_of(args.audits, rows).items():
-        result["judges"][name]["audit"] = asdict(audit)
-    return plain(result), main, people
-
-
-def _read_ratings(
-    args: ReportArguments,
-    files: Files,
-    cases: Cases,
-    judges: Sequence[VerdictTable],
-    notes: list[str],
-) -> tuple[People | None, Labels | None, dict[type, Any]]:
-    """Return people's scores, or those that labels of criteria give; the labels; and what else there is; add to the notes."""
     people, labels = None, None
     if Rating in files:
         better = read_rubric(args.rubric).better if args.rubric else ()
@@ -246,6 +218,14 @@ def _read_ratings(
             notes.append(f"{files[CriterionLabel]}: {error}: {what}")
     if people is not None:
         notes[:0] = people.notes
+    others = _read_others(files, cases, judges, notes)
+    return Given(rows, main, contrasts, teacher, people, labels, others)
+
+
+def _read_others(
+    files: Files, cases: Cases, judges: Sequence[VerdictTable], notes: list[str]
+) -> dict[type, Any]:
+    """Return people's choices, preferences and ratings of verdicts by their kinds; add to the notes."""
     judged = chain.from_iterable(judge.verdicts for judge in judges)
     readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {
         Choice: read_choices,
@@ -257,7 +237,51 @@ def _read_ratings(
         if kind in files:
             others[kind], more = read_kind(files[kind], cases)
             notes += more
-    return people, labels, others
+    return others
+
+
+def _measure(
+    args: ReportArguments,
+    cases: Cases,
+    judges: Sequence[VerdictTable],
+    given: Given,
+    notes: list[str],
+    load_encoder: LoadEncoder,
+    load_score: Callable[[], Score],
+) -> JsonObject:
+    """Return what verdicts and ratings say, the content of agreement.json; add to the notes."""
+    rows, main, people = given.rows, given.main, given.people
+    encoder, baselines = None, []
+    if people is not None:
+        encoder = load_encoder(notes)
+        baselines = measure_baselines(cases, encoder, notes)
+    everybody = [*judges, *baselines]
+    result = meta_evaluate(
+        cases, everybody, people, given.others, args.resamples, main, given.contrasts
+    )
+    result["settings"] = {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
+    rationales = None
+    if given.teacher is not None:
+        score, models = load_score(), args.metric_models
+        similarity = compare_rationales(cases, judges, given.teacher, score, **models)
+        result["similarity"] = estimate(similarity, cases.clusters, args.resamples)
+        rationales = (similarity["judges"], result["similarity"]["judges"])
+    if people is not None:
+        result["table2"] = paper_table(
+            cases, rows, people, result["judges"], main.name, rationales, args.resamples
+        )
+    if on_criteria := [judge for judge in judges if judge.on_criteria]:
+        criteria = criteria_result(cases, on_criteria, given.labels)
+        result["criteria"] = estimate(criteria, cases.clusters, args.resamples)
+    if people is not None and result["cases"]["rated_cases"] < len(cases):
+        first = args.baseline or cases.models[0]
+        few = {row.name: by_few_ratings(cases, people, row, first) for row in rows}
+        result["few_ratings"] = {"baseline": first, "judges": few}
+    if args.rounds:
+        result["rounds"] = follow_rounds(result["table2"]["rows"], args.rounds)
+    for name, audit in audits_of(args.audits, rows).items():
+        result["judges"][name]["audit"] = asdict(audit)
+    return plain(result)
 
 
 def read_judged(args: ReportArguments) -> Judged:

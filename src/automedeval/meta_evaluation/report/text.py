@@ -89,7 +89,6 @@ def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
 def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
     """Say which model is better, by how much, and how far to trust it; then in which cases one is worse than the baseline."""
     people = result["models"].get("people", {"gap": "no ratings"})
-    shared = result["main_judge"]["shared"]
     beside = compared(result).items()
     return say(
         "headline",
@@ -99,8 +98,7 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         level=LEVEL,
         best=best_model(main.table, is_trusted(main.known)),
         order=main.stands["order"],
-        shared=shared,
-        where=_where(shared),
+        shared=result["main_judge"]["shared"],
         means={name: figure["value"] for name, figure, _ in bars(result, scale).rows},
         worst=sorted(beside, key=lambda model: model[1]["better"] - model[1]["worse"]),
         worse_cases=[result["baseline"]["questions"][case] for case in _worse(result)],
@@ -166,25 +164,14 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
             empty=record["empty"].get(name),
         )
         rows.append((name, shown, ", ".join(remarks)))
-    what = "Share of pairs won"
-    if scale:
-        what = f"Mean score{_where(shared)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
     rows.sort(key=lambda row: -(row[1]["value"] or 0))
-    return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
+    (caption,) = say("bars", scale=scale, shared=shared)
+    return Bars(caption, rows, scale)
 
 
 def _models_by(result: JsonObject, judge: str) -> JsonObject:
     """Return model → its figures by a judge, or by people; empty where there are none."""
     return result["models"].get(judge, {}).get("models", {})
-
-
-def _where(shared: JsonObject) -> str:
-    """Name the cases of the means, where models have scores of different cases."""
-    if not shared:
-        return ""
-    if not shared["cases"]:
-        return " in each model's own cases"
-    return f" in the {shared['cases']} of {shared['of']} cases with a score of every model"
 
 
 def credit_of(result: JsonObject, line: str) -> JsonObject:

@@ -75,9 +75,10 @@ def _called(version: str, cases: Cases) -> dict[str, str]:
 
 def _repeated(cases: Cases) -> set[str]:
     """Return the ids of cases without an own id whose question is asked again: only their order would tell them apart."""
-    asked = Counter(case.question for case in cases.records)
-    named = (case for case in cases.records if digest(case.question)[:6] in case.id)
-    return {case.id for case in named if asked[case.question] > 1}
+    questions = {case.id: digest(case.question) for case in cases.records}
+    asked = Counter(questions.values())
+    repeated = {case_id for case_id, question in questions.items() if asked[question] > 1}
+    return {case_id for case_id in repeated if questions[case_id][:6] in case_id}
 
 
 def _check_texts(case: Case, other: Case, where: str) -> None:
