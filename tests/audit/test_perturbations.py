@@ -11,8 +11,6 @@ from automedeval.audit.perturbations import (
     fill,
     names_for,
     read_perturbations,
-    reword,
-    sentences_of,
 )
 from automedeval.records import RecordError
 from automedeval.records.tables.cases import read_cases
@@ -76,16 +74,9 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
     assert compared >= 30
 
 
-def test_the_sentences_of_a_text_are_the_text():
-    for text in ("", " ", "One. Two!  Three…\n\n- Four?\n", "\n No end", "3.5 mg."):
-        assert "".join(sentences_of(text)) == text
-    sentences = list(sentences_of("Take 3.5 mg.  Rest.\nWait"))
-    assert sentences == ["Take 3.5 mg.  ", "Rest.\n", "Wait"]
-
-
 def test_other_words_need_enough_changes_and_no_rule_undoes_another():
     assert PARAPHRASE.apply("Rest well.") == []
-    assert reword("Often.", 1, PARAPHRASE.rules) == "Frequently."
+    assert PARAPHRASE.apply("Often, due to it.") == ["Frequently, because of it."]
 
 
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker():

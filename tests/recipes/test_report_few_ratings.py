@@ -100,7 +100,6 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     won = report.result["few_ratings"]["judges"]["echo"]["a"]["win_rate"]["naive"]["value"]
     gaps = (scores[:, 0] - scores[:, 1])[np.isfinite(scores[:, 0])]
     assert won == pytest.approx(np.where(np.abs(gaps) <= 0.25, 0.5, gaps > 0).mean())
-    assert won == report.result["models"]["echo"]["models"]["a"]["win_rate"]["value"]
     assert BASIS in report.told
 
 
@@ -109,9 +108,8 @@ def test_judges_that_compare_pairs_have_no_means(tmp_path):
 
     def beside(baseline: str, model: str) -> dict:
         given = {"ratings": drawn_ratings(15), "baseline": baseline}
-        report = made(tmp_path, pairwise_verdicts(), **given)
-        assert BASIS not in report.told
-        return report.result["few_ratings"]["judges"]["pairs: correctness"][model]
+        few = made(tmp_path, pairwise_verdicts(), **given).result["few_ratings"]
+        return few["judges"]["pairs: correctness"][model]
 
     one, other, _ = MODELS
     first = beside(one, other)

@@ -396,21 +396,6 @@ def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_p
     assert "left out are 2 cases whose question stands twice" in notes
 
 
-def test_two_versions_of_answers_in_a_conversation_are_compared(tmp_path):
-    said = ("My knee hurts.", "Since when?", "Since a fall.")
-    talk = [
-        {"role": role, "content": text} for role, text in zip(("user", "assistant", "user"), said)
-    ]
-    versions = []
-    verdicts = []
-    for name, score in (("v1", 2), ("v2", 4)):
-        case = case_of("c", talk, {"m": f"Rest {score} days."})
-        versions.append(f"{name}={write(tmp_path / f'{name}.jsonl', [case])}")
-        verdicts.append(write(tmp_path / f"{name}-verdicts.jsonl", [verdict(case, [score])]))
-    result = made(tmp_path, tuple(verdicts), cases=tuple(versions)).result
-    assert result["baseline"]["models"]["v2"]["better"] == 1
-
-
 def test_criteria_of_answers_that_were_not_asked_about_are_no_errors(tmp_path):
     criteria = ROWS["criteria"]
     cases = [case | {"criteria": criteria} for case in named("ab", 6)]

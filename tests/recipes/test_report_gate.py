@@ -40,14 +40,15 @@ def runs(tmp_path):
 
 
 def files_of(folder, model, judged, marks):
-    """Write the cases with one model's answers, as those of `bot`, with these marks, and the verdicts on them."""
+    """Write the cases as conversations with one model's answers, as those of `bot`, with these marks, and the verdicts."""
     cases = []
     verdicts = []
     for case, on_all in judged:
         models = [response["model"] for response in case["responses"]]
         place = models.index(model)
         response = case["responses"][place] | {"model": "bot"}
-        alone = case | {"responses": [response]}
+        talk = [{"role": "user", "content": case["question"]}]
+        alone = case | {"question": talk, "responses": [response]}
         cases.append(alone)
         score = on_all["scores"][place]
         more = {"expected_scores": [on_all["expected_scores"][place]], "differs": {"bot": marks}}

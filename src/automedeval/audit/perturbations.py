@@ -1,7 +1,8 @@
 """Read perturbations, which are data, and apply their edits to a text.
 
-A perturbation says which text of a case it changes, how, whether the score should move or stay, and how often it may do
-otherwise. `audit/templates/basics.yaml` describes the format.
+A perturbation is a change of a case whose effect on a good judge is known; the case is judged before and after. A file is a
+list of perturbations; your own (--perturbations FILE.yaml) takes the place of all packaged ones. `Perturbation` and `Edit` say
+which keys there are, and audit/templates/basics.yaml shows how they are written.
 """
 
 import re
@@ -60,15 +61,29 @@ NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question",
 PATTERNS = {"pattern", "unless", "unless_before"}
 # What makes an edit impossible: no regular expression, a name that is not known, a lone $, no list of two.
 FAULTS = (re.error, LookupError, TypeError, ValueError)
-FORMAT = "; audit/templates/basics.yaml says how an edit is written"
+FORMAT = "; automedeval/audit/perturbations.py says how an edit is written"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One way to change a text; `basics.yaml` describes the keys.
+    """One way to change a text. It has a `name` (default: its kind) and one of
 
-    `texts` has a `text`, or `pairs`, of which the first replaces the unchanged one; `unless`: a sentence with this pattern is
-    let alone; `unless_before`: so is a fact with this one before it; `skip`: reason → pattern, a case with it is left out.
+    - text: the new text. $text is the old one; without it the text is added at the end. Further
+      names: $list, its sentences as a list; $answer, the rubric's own answer as it is best for the
+      changed response; $slot, what the judge calls the response ("Doctor 2"); $best and $worst, the
+      ends of the scale; $count, how many responses are shown; $question; $criteria, a list of the
+      rubric's criteria. A dollar sign is written $$
+    - pairs: two such texts, in turn by case: both are judged, the second is compared with the first
+    - pattern: regular expression, case aside; of a list its parts together. With replace (\\1 is
+      the first group; a capital at the start is kept), multiply (the number in group 1; with
+      replace, \\1 is the product), or drop: sentence (every sentence with it, if another one
+      remains). The first fact in a sentence without the pattern `unless`, and without
+      `unless_before` before it, is changed; both of the perturbation hold for its edits too
+    - rules: pairs of a pattern and its replacement, all of which are applied; `fewest`: the least
+      number of changes
+
+    skip: reason → pattern: a case in whose question, answers or reference, or in whose changed
+    answer, it is found is left out for this reason, and counted.
     """
 
     kind: str
@@ -137,9 +152,27 @@ class Edit:
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One row of an audit's table; `basics.yaml` describes the keys.
+    """One row of an audit's table.
 
-    `most` and `least` are limits of the share that `what` names, `shift` is one of the mean shift of the score, in steps.
+    - name: in audit.json; what: in words what `share` counts; why: the reason, for the report
+    - changes: what differs between the two sides:
+      worst answer: each answer that the judge puts last gets every edit (--edits: so many, dealt in
+      turn); good answer: the best one to which an edit applies gets it, but never the last of
+      several (--edits: so many); one answer: one of each case, in turn; question: what the patient
+      asks; other answer: the one that is put last becomes a copy of the best one, edited if there
+      is an edit; order: in which answers are shown; nothing: the same case again
+    - should: not rise (share: the score rises by half a step or more), fall (it falls by as much),
+      stay (it is not the same), keep the order (another answer of a pair is the better one); of the
+      unchanged cases: be read (a verdict has scores), differ (a criterion is met)
+    - most, least: limits of this share, which the judge keeps to pass; without a limit it is shown
+    - shift: the most that the score may move by in the mean, in steps; of several kinds, only where
+      it is more than chance
+    - edits: kind, a group of the table → how a text is changed; controls: the same, harmless, shown
+      beside: of the kind of an edit, as many as there are of this kind in the same answer; else one
+      a case, in turn
+
+    A step is a point of the rubric's scale; of a pairwise rubric all criteria; of a judge without a
+    scale the standard deviation of its values.
     """
 
     name: str
@@ -164,7 +197,7 @@ class Perturbation:
 def read_perturbations(
     file: str | None = None, packaged: Sequence[str] = SCORES
 ) -> list[Perturbation]:
-    """Read the perturbations of a YAML file, else the packaged ones; RecordError where a file is not as `basics.yaml` says."""
+    """Read the perturbations of a YAML file, else the packaged ones; RecordError where a file is not as said above."""
     perturbations: dict[str, Perturbation] = {}
     for name in [file] if file else packaged:
         yaml = YamlFile(name)

@@ -7,6 +7,12 @@ from automedeval.records.text import UNDEFINED, span
 HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
 
 
+def summary(result: JsonObject) -> list[str]:
+    """Return sentences on whether the judge passes, what it fails, and what was not measured."""
+    judge, rows = result["judge"]["name"], result["perturbations"]
+    return say("audit", judge=judge, passes=result["passes"], rows=rows)
+
+
 def render(result: JsonObject) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     rows = []
@@ -15,9 +21,9 @@ def render(result: JsonObject) -> dict[str, str]:
         outcome, limit = row["outcome"] or UNDEFINED, row["limit"] or UNDEFINED
         count = share["n"] or shift["n"]
         rows.append((row["what"], outcome, span(share, 3), span(shift), limit, count))
-    notes = [*say("audit_gaps", result=result), *result["notes"]]
+    notes = [*say("audit_gaps", rows=result["perturbations"]), *result["notes"]]
     return render_report(
-        "audit", f"Audit of {result['judge']['name']}", Said(say("audit", result=result), notes),
+        "audit", f"Audit of {result['judge']['name']}", Said(summary(result), notes),
         settings=result["settings"], tables=[PageTable(HEAD, rows)], room="automedeval.audit",
         result=result,
     )  # fmt: skip

@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 
 from automedeval.audit.audit import AuditArguments, audit_judge
-from automedeval.audit.report import render
-from automedeval.meta_evaluation.page import say, write_report
+from automedeval.audit.report import render, summary
+from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records.command_line import parse
 from automedeval.records.processes import join_processes
@@ -38,7 +38,7 @@ def main() -> None:
     output = Path(args.output)
     record_run(output / "run.json", args, encoder_args, chat_args)
     notes = [f"note: {note}" for note in result["notes"]]
-    lines = ["", *say("audit", result=result), *notes, f"audit: {output / 'audit.html'}"]
+    lines = ["", *summary(result), *notes, f"audit: {output / 'audit.html'}"]
     write_report(output, render(result), "audit.json", result, lines)
     processes.wait()
     if args.gate and not result["passes"]:

@@ -54,12 +54,21 @@ def compare_two(
     lowest, highest = row.judge.scale
     result = gate(scored, by, float(highest - lowest))
     both, invalid = len(differences), len(differences) - len(scored)
-    too_many = invalid > MOST_INVALID * both
-    if too_many:
+    notes = list(notes)
+    if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
-    found = {"too_many": too_many, "undecided": result.status == UNDECIDED, "gate": result}
-    counts = {"both": both, "of_all": len(cases), "most": MOST_INVALID, "power": POWER}
-    notes = [*notes, *say("gate_notes", **found, **counts)]
+        notes.append(
+            f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"
+        )
+    elif result.status == UNDECIDED and result.mean is not None:
+        many = "no number of cases" if result.needed is None else f"about {result.needed:,} cases"
+        notes.append(
+            f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"
+        )
+    if both < len(cases):
+        notes.append(
+            f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
+        )
     new, old = names
     record = {
         "new": new,

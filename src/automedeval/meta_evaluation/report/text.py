@@ -89,6 +89,7 @@ def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
 def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
     """Say which model is better, by how much, and how far to trust it; then in which cases one is worse than the baseline."""
     people = result["models"].get("people", {"gap": "no ratings"})
+    shared = result["main_judge"]["shared"]
     beside = compared(result).items()
     return say(
         "headline",
@@ -98,7 +99,8 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         level=LEVEL,
         best=best_model(main.table, is_trusted(main.known)),
         order=main.stands["order"],
-        shared=result["main_judge"]["shared"],
+        shared=shared,
+        where=_where(shared),
         means={name: figure["value"] for name, figure, _ in bars(result, scale).rows},
         worst=sorted(beside, key=lambda model: model[1]["better"] - model[1]["worse"]),
         worse_cases=[result["baseline"]["questions"][case] for case in _worse(result)],
@@ -121,8 +123,13 @@ def answer(result: JsonObject, main: MainJudge) -> dict[str, str]:
     has_scores = any("score" in figures for figures in _models_by(result, main.name).values())
     if compared(result) and has_scores:
         first += " This and the ranks count pairs won; the headline compares mean scores."
-    about = {"name": main.name, "record": main.record, "judges": len(real_judges(result))}
-    return {what: first} | facts_of(main.known) | say_by_name("about_judge", **about)
+    facts = {what: first} | facts_of(main.known)
+    judges = len(real_judges(result))
+    others = f" (of {judges} judges; --main_judge names another)" if judges > 1 else ""
+    facts["Judge"] = f"{main.name}, with the rubric {main.record['rubric']}{others}."
+    if main.record["spent"]:
+        facts["Requests"] = f"{main.record['spent']}."
+    return facts
 
 
 def read_first(result: JsonObject) -> dict[str, str]:
@@ -164,14 +171,25 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
             empty=record["empty"].get(name),
         )
         rows.append((name, shown, ", ".join(remarks)))
+    what = "Share of pairs won"
+    if scale:
+        what = f"Mean score{_where(shared)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
     rows.sort(key=lambda row: -(row[1]["value"] or 0))
-    (caption,) = say("bars", scale=scale, shared=shared)
-    return Bars(caption, rows, scale)
+    return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
 
 def _models_by(result: JsonObject, judge: str) -> JsonObject:
     """Return model → its figures by a judge, or by people; empty where there are none."""
     return result["models"].get(judge, {}).get("models", {})
+
+
+def _where(shared: JsonObject) -> str:
+    """Name the cases of the means, where models have scores of different cases."""
+    if not shared:
+        return ""
+    if not shared["cases"]:
+        return " in each model's own cases"
+    return f" in the {shared['cases']} of {shared['of']} cases with a score of every model"
 
 
 def credit_of(result: JsonObject, line: str) -> JsonObject:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
-from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import Case, RecordError, Response, Verdict, digest
@@ -50,8 +49,11 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         raise RecordError(f"{where} have no case in common: no id is in both")
     # The file that a printed command names is the new one.
     cases, notes = Cases(joined, new.cases.source), old.notes + new.notes
-    sizes = {"old": len(old.cases), "new": len(new.cases), "both": len(cases)}
-    notes += say("versions", where=where, repeated=len(repeated), **sizes)
+    counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
+    notes.append(f"{where}: {counts}; the {len(cases):,} that are in both are compared")
+    if repeated:
+        again = f"{len(repeated):,} cases whose question stands twice in a file"
+        notes.append(f"{where}: left out are {again}: ids would tell them apart")
     judges = []
     for before, after in product(old.judges, new.judges):
         if (before.judge, before.rubric_name) != (after.judge, after.rubric_name):
