@@ -37,8 +37,11 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> JsonOb
         marked = [None if response.unread else bool(response.differs) for response in responses]
         shares = np.array(marked, float)
         share = mean_of(shares, case, len(cases), "no answer that could be read", SHARE)
-        counts = {"answers": len(responses), "compared": share.n}
-        tree[model] = counts | {"differing_answers": share}
+        tree[model] = {
+            "answers": len(responses),
+            "compared": share.n,
+            "differing_answers": share,
+        }
     return plain(estimate(tree, len(cases)))
 
 

@@ -95,7 +95,7 @@ def render_report(
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     page = f"{name}.html"
     context = {"bars": None, "links": {}, "figures": ()} | context | vars(said)
-    context |= {"title": title, "page": page, "tables": tables, "in_short": [tables[0], *summary]}
+    context |= {"title": title, "page": page, "tables": tables, "summary": summary}
     context |= {"script": Markup(source), "script_hash": script_hash}
     short = made.get_template("report/summary.md.jinja").render(context)
     return {

@@ -104,8 +104,7 @@ class ReportArguments(BaselineArguments):
     @property
     def metric_models(self) -> JsonObject:
         """The models of the metric of rationales, by its arguments; None for one that is not wanted."""
-        names = ("bert_model", "bart_model")
-        given = {name: getattr(self, name) for name in names}
+        given = {"bert_model": self.bert_model, "bart_model": self.bart_model}
         return {name: None if model == "none" else model for name, model in given.items()}
 
     def _check_gate(self) -> None:

@@ -54,12 +54,6 @@ def in_clusters(gaps: ndarray, clusters: ndarray) -> ndarray:
     return sums * (len(sums) / max(1, there.sum()))
 
 
-def paired_difference(gaps: ndarray, scale: Scale) -> Estimate:
-    """Return the mean of a judge's differences, float [clusters]; no interval exceeds the scale."""
-    most = np.inf if scale is None else float(scale[1] - scale[0])
-    return mean_over_cases(gaps, (-most, most))
-
-
 def p_value(gaps: ndarray, mean: Estimate, better: int, worse: int) -> float | None:
     """Return the two-sided p-value of the mean of gaps by Student's t-test; None without a gap.
 
@@ -161,7 +155,8 @@ def _figures(
     values, scale = row.ranking_values, row.judge.scale
     better, worse, both = counts["won"], counts["lost"], ~np.isnan(gaps)
     independent = in_clusters(gaps, cases.clusters[cases.panel.case[new]])
-    difference = paired_difference(independent, scale)
+    most = float(scale[1] - scale[0]) if scale else np.inf
+    difference = mean_over_cases(independent, (-most, most))  # no interval exceeds the scale
     return {
         "better": better,
         "worse": worse,

@@ -82,9 +82,8 @@ def _cells(record: JsonObject) -> JsonObject:
 def figures_of(result: JsonObject) -> list[PageTable]:
     """Return every figure of a result but those that are drawn."""
     people, main = result.get("people", {}), result["main_judge"]["name"]
-    models = {}
-    for judge, table in result["models"].items():
-        models[judge] = table.get("models") or {"none": table}
+    tables_of = result["models"].items()
+    models = {judge: table.get("models") or {"none": table} for judge, table in tables_of}
     tables = [
         table_of(f"Mean score by {main} in the topics with most cases", result["topics"]),
         table_of(MEASURED, _judges(result), "judge"),
@@ -114,9 +113,7 @@ def figures_of(result: JsonObject) -> list[PageTable]:
 def _judges(result: JsonObject) -> JsonObject:
     """Return what is measured of every judge, of people, and of one rater."""
     main, people = result["main_judge"]["name"], result.get("people")
-    records = {}
-    for name, record in result["judges"].items():
-        records[_marked(name, main)] = record
+    records = {_marked(name, main): record for name, record in result["judges"].items()}
     if people:
         records["people"] = people
     if people and "ceiling" in people:
@@ -162,9 +159,8 @@ def _criteria(criteria: JsonObject) -> list[PageTable]:
 
 def table2_of(table: JsonObject) -> PageTable:
     """Return a result in the form of the paper's Table 2: means over the judges' runs."""
-    judges = {}
-    for row in table["rows"]:
-        judges[_marked(row["judge"], table["ours"])] = means_in_words(row)
+    ours = table["ours"]
+    judges = {_marked(row["judge"], ours): means_in_words(row) for row in table["rows"]}
     return table_of(TABLE_2, judges, "evaluation model")
 
 

@@ -56,7 +56,7 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         notes.append(f"{where}: left out are {again}: ids would tell them apart")
     judges = []
     for before, after in product(old.judges, new.judges):
-        if (before.judge, before.rubric_name) != (after.judge, after.rubric_name):
+        if before.verdicts[0].author != after.verdicts[0].author:
             continue
         moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
         judges.append(VerdictTable(cases, moved, before.rubric, before.name, before.file))
