@@ -342,12 +342,13 @@ class _Reader(YamlFile):
             self.fail(
                 "criteria", f"one criterion with values needs a 'threshold', not {len(counted)}"
             )
+        neutral = {"tie", "neither"} & set(rubric.choices or CHOICES)
         for criterion in rubric.criteria:
             inside = f"criteria.{criterion.name}"
             if rubric.in_words and not criterion.values:
                 self.fail(f"{inside}.values", "is missing, and other criteria have values")
-            if rubric.choices and criterion.neutral not in rubric.choices:
-                self.fail(f"{inside}.neutral", f"{criterion.neutral!r} is not among the choices")
+            if not rubric.in_words and criterion.neutral not in neutral:
+                self.fail(f"{inside}.neutral", f"{criterion.neutral!r} is no neutral choice")
             if rubric.scores_criteria and criterion.polarity == "worse":
                 self.fail(f"{inside}.polarity", "more points must mean a better response")
 
@@ -380,8 +381,6 @@ class _Reader(YamlFile):
             seen.add(name)
             values = self.texts(keys["values"], f"{inside}values.")
             words = {word.casefold() for word in (*values, neutral)}
-            if not values and neutral not in CHOICES[2:]:
-                self.fail(f"{inside}neutral", f"{neutral!r} is not {' or '.join(CHOICES[2:])}")
             if values and len(words) <= len(values):
                 self.fail(f"{inside}values", "two of the words, 'neutral' among them, are the same")
             if threshold and threshold not in list(values)[1:]:
@@ -393,7 +392,7 @@ class _Reader(YamlFile):
         if not 0 <= low < high <= 100:
             self.fail("scale", f"needs 0 <= minimum < maximum <= 100, not {low} and {high}")
         for value in anchors:
-            if not isinstance(value, int) or not low <= value <= high:
+            if value not in range(low, high + 1):
                 self.fail(f"scale.anchors.{value}", f"is not on the scale {low} to {high}")
         return (low, high), anchors
 
