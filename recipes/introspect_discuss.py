@@ -25,7 +25,7 @@ from automedeval.records.journal import Journal
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
 from automedeval.records.text import several
-from automedeval.study.introspection.discussion import ROLES, Partners, account
+from automedeval.study.introspection.discussion import ROLES, Discussion, Partners, account
 from automedeval.study.introspection.jury import QUEUE, read_jury, write_queue
 from automedeval.study.introspection.mistakes import find_mistakes, read_judges
 from automedeval.study.introspection.revisions import (
@@ -86,7 +86,7 @@ def main() -> None:
     fingerprint = dataset.statistics["fingerprint"]
     print("\n".join(lines))
     # --- 2. Discuss them ------------------------------------------------------------------------
-    discussions = [None] * len(mistakes)
+    discussions: dict[str, Discussion] = {}
     names = {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
@@ -100,18 +100,17 @@ def main() -> None:
                 pass  # each is in the journal
             for chat in {chat.name: chat for chat in chats.values()}.values():
                 print_notes(chat.notes())
-            ended = account(discussions, **names)
+            ended = account(discussions.values(), **names)
             print("\n".join(ended))
             lines += ended
     # --- 3. Write what was said, and what waits for the jury ------------------------------------
-    records = list(map(mistake_record, mistakes, discussions))
-    by_case = {row.case.id: row for row in recorded}
-    apply_rulings(records, read_jury(args.discussion, by_case))
+    records = [mistake_record(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
+    apply_rulings(records, read_jury(args.discussion, recorded))
     about_judge = {"name": judge, "settings": settings or None}
     facts = {"follows": fingerprint, "judge": about_judge, "partners": names, "arithmetic": lines}
     write_discussion(args.discussion, records, facts)
     undecided = [record for record in records if record["decided_by"] != "consensus"]
-    write_queue(args.discussion, [by_case[record["case_id"]] for record in undecided])
+    write_queue(args.discussion, [recorded[record["case_id"]] for record in undecided])
     waiting = several(counts_of(records)["unresolved"], "mistake")
     print(
         f"{args.discussion / QUEUE}: {waiting} for the jury; next: recipes/introspect_revise.py with the same --output"

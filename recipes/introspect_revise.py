@@ -17,7 +17,7 @@ from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run
 from automedeval.records.text import several
-from automedeval.study.dataset.folder import UNCOUNTED, RowLimit, new_dataset, write_card
+from automedeval.study.dataset.folder import RowLimit, new_dataset, write_card
 from automedeval.study.introspection.jury import DECIDED, QUEUE, read_jury
 from automedeval.study.introspection.revisions import (
     REVISIONS,
@@ -27,7 +27,7 @@ from automedeval.study.introspection.revisions import (
     decision_line,
     read_discussion,
 )
-from automedeval.study.introspection.round import STOP, WAITING, round_facts, write_round
+from automedeval.study.introspection.round import STOP, WAITING, write_round
 
 
 @dataclass(kw_only=True)
@@ -51,12 +51,10 @@ def main() -> None:
     limit = RowLimit.read(args.training)
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
-    by_case = {row.case.id: row for row in recorded}
-    apply_rulings(records, read_jury(args.discussion, by_case))
+    apply_rulings(records, read_jury(args.discussion, recorded))
     write_lines(args.discussion / REVISIONS, records)
-    lines, counts = [decision_line(records)], counts_of(records)
-    count = counts["unresolved"]
-    print(lines[0])
+    print(decision_line(records))
+    count = counts_of(records)["unresolved"]
     waiting = f"{several(count, 'case')} for the jury in {args.discussion / QUEUE}"
     if count and args.waiting == STOP:
         print(
@@ -65,16 +63,8 @@ def main() -> None:
         )
         return
     with new_dataset(args.output) as folder:
-        written, line = write_round(folder, dataset, recorded, records, limit)
-        lines += [line] if limit else [line, UNCOUNTED]
-        print("\n".join(lines[1:]))
-        facts = {
-            **dataset.statistics,
-            **written,
-            **round_facts(dataset, len(recorded), counts, discussion, lines),
-            "folder": Path(args.output).name,
-            "version": automedeval.__version__,
-        }
+        facts = write_round(folder, dataset, recorded, records, discussion, limit)
+        facts |= {"folder": Path(args.output).name, "version": automedeval.__version__}
         write_card(folder, facts)
         record_run(folder / "run.json", args)
     print(f"instructions {facts['fingerprint']}: {args.output}")

@@ -37,8 +37,7 @@ def recorded_of(case: Case, scores: Sequence[int], **more: Any) -> Recorded:
     """Return a teacher's verdict as it is read back from a row of the data set."""
     verdict = verdict_of(case, scores, "teacher", **more)
     row = instruction(case, taught(verdict), RUBRICS[verdict.rubric])
-    (recorded,) = read_recorded([row], {case.id: case}, RUBRICS, "data")
-    return recorded
+    return read_recorded([row], [case], RUBRICS, "data")[case.id]
 
 
 def slot_line(scores: Sequence[int]) -> str:

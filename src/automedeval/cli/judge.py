@@ -332,9 +332,7 @@ def plan_from_dataset(
     if args.split:
         training = read_split(folder, args.split).to_pylist()
     rows = [row for row in training if row["rubric"] == rubric.name]
-    by_id = {case.id: case for case in cases}
-    recorded = read_recorded(rows, by_id, {rubric.name: rubric}, dataset)
-    row_of = {row.case.id: row for row in recorded}
+    row_of = read_recorded(rows, cases, {rubric.name: rubric}, dataset)
 
     def plan(case: Case) -> list[Request]:
         if (row := row_of.get(case.id)) is None:

@@ -22,7 +22,6 @@ from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
 from automedeval.study.introspection.discussion import (
-    END,
     ROLES,
     Partners,
     account,
@@ -75,8 +74,8 @@ def discuss(tmp_path):
             mistakes = [mistake or mistake_of()]
             discussions = partners.open(mistakes, journal)
             list(partners.lead(discussions, journal))
-            (again,) = partners.open(mistakes, journal)
-        records = [mistake_record(mistakes[0], told) for told in (*discussions, again)]
+            (again,) = partners.open(mistakes, journal).values()
+        records = [mistake_record(mistakes[0], told) for told in (*discussions.values(), again)]
         assert records[0] == records[1]
         return again, *chats.values()
 
@@ -124,7 +123,7 @@ def test_an_objection_is_heard_and_what_is_accepted_is_written(discuss):
     first = f"Suggestion: A.\n{slot_line((1, 1, 1))}"
     reviews = [f"{OBJECT}That misses the dose.", *ACCEPT]
     told, suggester, reviewer, reviser = discuss([first, SUGGESTED], reviews, [REVISED])
-    assert (told.decision, told.agreed_at, told.step) == ("revise", 2, END)
+    assert (told.decision, told.agreed_at, told.step) == ("revise", 2, None)
     assert f"{told.revised.rationale}\n{slot_line(told.revised.scores)}" == REVISED
     record = slot_line([RECORD[index] for index in ROW_ORDER])
     for partner in (suggester, reviewer):
@@ -155,7 +154,7 @@ def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggests, 
     told, *_ = discuss([suggests] * 3, ["Hm."] * 3)
     with pytest.raises(RecordError, match=f"^{silent} never answered in the form of"):
         account([told], "me", "you")
-    assert (told.decision, told.step) == (None, END)
+    assert (told.decision, told.step) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggests, 
 def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, revision, said):
     told, *_ = discuss([SUGGESTED], ACCEPT, [revision])
     assert told.revised.error == said
-    assert (told.decision, told.step) == (None, END)
+    assert (told.decision, told.step) == (None, None)
 
 
 def test_a_row_without_rationale_stays_without(discuss):
@@ -227,7 +226,7 @@ def test_a_journal_of_others_is_refused(tmp_path):
         judged_anew = replace(mistakes[0], judged=verdict_of(case_of(0), (1, 1, 2)))
         with pytest.raises(RecordError, match="case 'case-0' as it was before"):
             keep.open([judged_anew], journal)
-        (other,) = keep.open([mistake_of(1)], journal)
+        (other,) = keep.open([mistake_of(1)], journal).values()
     assert other.pieces == [], "another case's discussion is not its own"
 
 

@@ -30,7 +30,7 @@ RECORDED = recorded_of(CASE, (4, 2, 5), order=(2, 0, 1))
 
 
 def kind_of(verdict, recorded=RECORDED):
-    mistakes, _ = find_mistakes([recorded], {recorded.case.id: verdict})
+    mistakes, _ = find_mistakes({CASE.id: recorded}, {CASE.id: verdict})
     return mistakes[0].kind if mistakes else None
 
 
@@ -39,7 +39,8 @@ def judged(tmp_path):
     """Return what reads verdicts on one case as one judge's."""
 
     def read(*verdicts, recorded=RECORDED):
-        return read_judges([str(write(tmp_path / "verdicts.jsonl", verdicts))], [recorded])
+        file = write(tmp_path / "verdicts.jsonl", verdicts)
+        return read_judges([str(file)], {recorded.case.id: recorded})
 
     return read
 
@@ -72,7 +73,7 @@ def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
 
 def test_a_case_beyond_the_context_window_is_counted_and_no_mistake():
     overlong = verdict_of(CASE, None, overlong=True)
-    mistakes, (first, second) = find_mistakes([RECORDED], {CASE.id: overlong})
+    mistakes, (first, second) = find_mistakes({CASE.id: RECORDED}, {CASE.id: overlong})
     assert (mistakes, first) == ([], "introspection: 0 cases → 0 as on record, 0 mistakes")
     assert second.startswith("introspection: 1 more cases exceed the judge's")
 
@@ -83,8 +84,8 @@ def test_the_reference_as_a_response_is_compared(judged):
     recorded = recorded_of(case, (2, 3, 5), models=models, order=(2, 0, 1))
     assert recorded.case.models == models
     judge = judged(verdict_of(recorded.case, (2, 3, 3)), recorded=recorded)
-    assert kind_of(judge[case.id], recorded) == "relations"
-    (mistake,), _ = find_mistakes([recorded], judge)
+    (mistake,), _ = find_mistakes({case.id: recorded}, judge)
+    assert mistake.kind == "relations"
     assert mistake.judged_from((2, 0, 1))["scores"] == (3, 2, 3)
     with pytest.raises(RecordError, match=r"on other responses .*: judge the rows with"):
         judged(verdict_of(case, (2, 3), order=(1, 0)), recorded=recorded)
@@ -110,10 +111,11 @@ def test_every_training_case_must_be_judged(tmp_path):
     def file(name, *verdicts):
         return str(write(tmp_path / f"{name}.jsonl", verdicts))
 
-    others = [recorded_of(case_of(number), (1, 2, 3)) for number in (4, 5)]
-    rows = [RECORDED, *others]
+    cases = [case_of(number) for number in (4, 5)]
+    others = {case.id: recorded_of(case, (1, 2, 3)) for case in cases}
+    rows = {CASE.id: RECORDED} | others
     first = verdict_of(CASE, (4, 2, 5))
-    made = [verdict_of(row.case, (1, 2, 3), "other") for row in others]
+    made = [verdict_of(case, (1, 2, 3), "other") for case in cases]
     part, apart = file("part", first), file("apart", *made)
     with pytest.raises(RecordError, match="2 of the 3 training cases are not judged"):
         read_judges([part], rows)
@@ -134,8 +136,7 @@ def test_every_training_case_must_be_judged(tmp_path):
 )
 def test_rows_that_do_not_fit_their_cases_are_refused(changes, cases, said):
     row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL)
-    known = {CASE.id: CASE}
     other = replace(CASE, question="Another question?")
-    held = {"known": known, "none": {}, "changed": {CASE.id: other}}
+    held = {"known": [CASE], "none": [], "changed": [other]}
     with pytest.raises(RecordError, match=said):
         read_recorded([row | change for change in changes], held[cases], RUBRICS, "data")

@@ -9,13 +9,13 @@ goes on from them.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from automedeval.models.base import Answer, Dialogue, Prompt
-from automedeval.records import RecordError, digest
+from automedeval.records import JsonObject, RecordError, digest
 from automedeval.records.journal import Journal, arithmetic, now
 from automedeval.records.language import normalise
 from automedeval.records.thoughts import own_text
@@ -61,14 +61,12 @@ _REVISES = re.compile(
 class Suggestion:
     """A proposal to keep or to revise the verdict on record, with the scores of all responses by slot.
 
-    `shown` is the text for the reviewer, and `body` what stands behind "Suggestion:". `error` says why a message cannot be
-    parsed.
+    `shown` is the text for the reviewer. `error` says why a message cannot be parsed.
     """
 
     error: str | None = None
     scores: tuple[int, ...] = ()
     shown: str = ""
-    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,18 +89,17 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: tuple[int, ...]) 
     header = headers[-1]
     shown, body = text[header.start() :].strip(), text[header.end() :]
     reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
-    keep = _KEEP.match(body)
-    if keep and _REVISES.search(body, keep.end()):
-        return Suggestion("more than 'Suggestion: keep', which may take it back")
-    if keep and reading.error != NO_SCORE_LINE and reading.scores != on_record:
-        return Suggestion("it keeps the verdict on record and gives other points")
-    if keep:
-        return Suggestion(None, on_record, shown, body)
+    if keep := _KEEP.match(body):
+        if _REVISES.search(body, keep.end()):
+            return Suggestion("more than 'Suggestion: keep', which may take it back")
+        if reading.error != NO_SCORE_LINE and reading.scores != on_record:
+            return Suggestion("it keeps the verdict on record and gives other points")
+        return Suggestion(None, on_record, shown)
     if not reading.valid:
         return Suggestion(reading.error)
     if not reading.rationale:
         return Suggestion("points without a reason")
-    return Suggestion(None, reading.scores or (), shown, body)
+    return Suggestion(None, reading.scores or (), shown)
 
 
 def read_review(answer: Answer) -> Review:
@@ -128,36 +125,34 @@ def read_review(answer: Answer) -> Review:
 class Step(NamedTuple):
     """The next message of a discussion: who says it, in which exchange, and the dialogue that returns it."""
 
-    role: str = ""
-    exchange: int = 0
-    dialogue: Dialogue | None = None
-
-
-END = Step()
+    role: str
+    exchange: int
+    dialogue: Dialogue
 
 
 class Discussion:
-    """The discussion of one mistake so far: what was said, and the next `step`, which is END behind the last one.
+    """The discussion of one mistake so far: what was said, and the next `step`, None behind the last one.
 
     `order` says which response is in which slot of the partners' prompts; `pieces` are the messages, as in the journal, and
     `unread` counts those of a role that could not be read. `asked` is what the suggesting model looked up, and `suggestion`
-    its last one that could be read: the one that both agreed on, if they did so, in the exchange `agreed_at`.
+    its last one that could be read: the one that both agreed on, if they did so, in the exchange `agreed_at`. `decision` is
+    "keep" or "revise"; None without a consensus, or a revision that holds.
     """
 
     def __init__(self, mistake: Mistake, order: tuple[int, ...], partners: "Partners"):
         self.mistake = mistake
         self.order = order
         self.partners = partners
-        self.case_id = mistake.case_id
         self.rubric = mistake.recorded.rubric
-        self.pieces: list[dict[str, Any]] = []
+        self.pieces: list[JsonObject] = []
         self.unread: Counter[str] = Counter()
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[JsonObject] = []
         self.suggestion = Suggestion()
         self.agreed_at: int | None = None
+        self.decision: str | None = None
         self.revised: ParsedAnswer | None = None
         self._steps = self._exchanges()
-        self.step = next(self._steps)
+        self.step: Step | None = next(self._steps)
 
     @cached_property
     def on_record(self) -> ParsedAnswer:
@@ -165,26 +160,12 @@ class Discussion:
         recorded = self.mistake.recorded
         return reordered(recorded.reading, recorded.order, self.order, self.rubric.slot_word)
 
-    @property
-    def keeps(self) -> bool:
-        """Return whether the last suggestion has the scores on record."""
-        return self.suggestion.scores == self.on_record.scores
-
-    @property
-    def decision(self) -> str | None:
-        """Return what both partners decided, "keep" or "revise"; None without a consensus, or a revision that holds."""
-        if self.agreed_at is None:
-            return None
-        if self.keeps:
-            return "keep"
-        return "revise" if self.revised and self.revised.valid else None
-
-    def add(self, piece: dict[str, Any]) -> None:
+    def add(self, piece: JsonObject) -> None:
         """Take in a message, and settle the next step."""
         self.pieces.append(piece)
         self.step = self._steps.send(piece)
 
-    def _exchanges(self) -> Generator[Step, dict[str, Any], None]:
+    def _exchanges(self) -> Generator[Step | None, JsonObject, None]:
         """Yield who says what next, and receive the message, until both agree or the exchanges are used up."""
         turns: list[Turn] = []  # the suggesting model's, each with the reply to it
         reviews: list[Turn] = []
@@ -214,18 +195,23 @@ class Discussion:
                 turns.append(Turn(text, "objection", {"error": None, "reason": review.reason}))
                 continue
             self.agreed_at = exchange
-            if self.keeps:
+            if suggestion.scores == self.on_record.scores:
+                self.decision = "keep"
                 break
 
-            points = format_verdict(ParsedAnswer(True, scores=suggestion.scores), self.rubric)
-            wanted = {"points": points, "rationale": self.on_record.rationale is not None}
+            wanted = {
+                "points": format_verdict(ParsedAnswer(True, scores=suggestion.scores), self.rubric),
+                "rationale": self.on_record.rationale is not None,
+            }
             turns.append(Turn(text, "revision", wanted))
             piece = yield Step("revision", exchange, self._say("suggestion", turns, call=1))
             self.revised = self._read_revision(piece)
-            if self.revised.error:
+            if self.revised.valid:
+                self.decision = "revise"
+            else:
                 self.unread["revision"] += 1
             break
-        yield END
+        yield None
 
     def _read_suggestion(self, answer: Answer) -> Suggestion:
         return read_suggestion(answer, self.rubric, self.on_record.scores or ())
@@ -247,7 +233,7 @@ class Discussion:
 
     def _suggest(self, turns: Sequence[Turn], exchange: int) -> Dialogue:
         """Have the suggesting model ask questions, and suggest; return the message."""
-        asked: list[dict[str, Any]] = []
+        asked: list[JsonObject] = []
         usage: Counter[str] = Counter()
         before = itertools.chain.from_iterable(lookup["questions"] for lookup in self.asked)
         seen = set(map(normalise, before))
@@ -266,9 +252,8 @@ class Discussion:
 
     def _questions(self, answer: Answer) -> list[str]:
         """Return the questions after a message's last suggestion, or all if there is no suggestion."""
-        suggestion = self._read_suggestion(answer)
-        rest = answer.text if suggestion.error else suggestion.body
-        return questions_of(replace(answer, text=rest), self.rubric, len(self.order))
+        text = self._read_suggestion(answer).shown or answer.text
+        return questions_of(replace(answer, text=text), self.rubric, len(self.order))
 
     def _say(self, block: str, turns: Sequence[Turn], call: int, **names: Any) -> Dialogue:
         """Have a partner say one thing; return the message."""
@@ -283,10 +268,10 @@ class Discussion:
         messages = discussion_messages(
             self.rubric, case.question, texts, case.reference, verdicts, block, turns, **names
         )
-        return Prompt(messages, label=self.partners.label, key=(self.case_id, call))
+        return Prompt(messages, label=self.partners.label, key=(self.mistake.case_id, call))
 
 
-def knowledge(lookup: dict[str, Any]) -> Turn:
+def knowledge(lookup: JsonObject) -> Turn:
     """Return questions of the suggesting model, with what the books say."""
     return Turn(lookup["text"], "knowledge", lookup)
 
@@ -296,7 +281,7 @@ def _answer(piece: Mapping[str, Any]) -> Answer:
     return Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
 
 
-def _message(answer: Answer, usage: Mapping[str, int]) -> dict[str, Any]:
+def _message(answer: Answer, usage: Mapping[str, int]) -> JsonObject:
     """Return what a journal holds of an answer."""
     content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
     return content | {"usage": dict(usage)}
@@ -329,8 +314,8 @@ class Partners:
         settings = [template, self.questions, EXCHANGES, self.shuffle, list(self.about)]
         self.fingerprint = digest([*chats, *settings])
 
-    def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
-        """Return the discussion of every mistake, with the messages that the journal holds.
+    def open(self, mistakes: Sequence[Mistake], journal: Journal) -> dict[str, Discussion]:
+        """Return the discussion of every mistake, by case id, with the messages that the journal holds.
 
         RecordError for a rubric without a score line; a message of other partners, settings, texts or verdicts.
         """
@@ -355,27 +340,26 @@ class Partners:
                 continue
             if piece["digest"] != discussion.mistake.digest:
                 raise RecordError(
-                    f"{journal.path} holds a discussion of case {discussion.case_id!r} as it was before its texts or verdicts "
+                    f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
                     "changed: choose another --output"
                 )
             discussion.add(piece)
-        return list(discussions.values())
+        return discussions
 
-    def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
+    def lead(self, discussions: Mapping[str, Discussion], journal: Journal) -> Iterator[JsonObject]:
         """Lead discussions to their end; append every message to the journal, and yield it.
 
         If an endpoint fails on a prompt, that discussion waits, and there is a RecordError in the end. ChatError if an endpoint
         cannot go on.
         """
-        by_case = {discussion.case_id: discussion for discussion in discussions}
         for exchange, role in itertools.product(range(1, EXCHANGES + 1), ROLES):
-            dialogues = [
-                (case_id, by_case[case_id].step.dialogue)
-                for case_id in sorted(by_case)
-                if by_case[case_id].step[:2] == (role, exchange)
-            ]
+            dialogues = []
+            for case_id in sorted(discussions):
+                step = discussions[case_id].step
+                if step and step[:2] == (role, exchange):
+                    dialogues.append((case_id, step.dialogue))
             for case_id, content in self.chats[role].follow(dialogues):
-                discussion = by_case[case_id]
+                discussion = discussions[case_id]
                 piece = {"case_id": case_id, "role": role, "exchange": exchange, **content}
                 piece |= {"when": now(), "settings": self.fingerprint}
                 piece["digest"] = discussion.mistake.digest
@@ -383,20 +367,22 @@ class Partners:
                 discussion.add(piece)
                 yield piece
             journal.sync()
-        if waiting := sum(discussion.step != END for discussion in discussions):
-            failures = [failure for chat in self.chats.values() for failure in chat.failures]
+        if waiting := sum(discussion.step is not None for discussion in discussions.values()):
+            failures = [chat.failures[-1] for chat in self.chats.values() if chat.failures]
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
 
 
-def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> list[str]:
+def account(discussions: Collection[Discussion], suggester: str, reviewer: str) -> list[str]:
     """Return the lines that report how discussions ended, and how many messages of each kind could not be read.
 
     RecordError if a partner answered in the format of its role in no discussion.
     """
-    said = Counter(piece["role"] for talk in discussions for piece in talk.pieces)
-    unread = sum((talk.unread for talk in discussions), Counter[str]())
+    said, unread = Counter[str](), Counter[str]()
+    for talk in discussions:
+        said.update(piece["role"] for piece in talk.pieces)
+        unread.update(talk.unread)
     for role, who in (("suggestion", suggester), ("review", reviewer)):
         if said[role] and said[role] == unread[role]:
             raise RecordError(

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from automedeval.records import DECISIONS, RecordError, digest, errors_at, read_lines
+from automedeval.records import DECISIONS, JsonObject, RecordError, digest, errors_at, read_lines
 from automedeval.records.journal import write_lines
 from automedeval.records.types import take
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
@@ -25,7 +25,7 @@ from automedeval.study.introspection.mistakes import Recorded
 QUEUE = "jury.jsonl"
 DECIDED = "decided"  # the folder beside the queue, with the file of the decisions
 ANSWERS = ("annotator", "decision", "rationale", "scores")  # what the jury fills in
-Ruling = dict[str, Any]
+Ruling = JsonObject
 
 
 def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, Ruling]:
@@ -55,7 +55,7 @@ def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, R
     return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
 
 
-def _queue_line(recorded: Recorded) -> dict[str, Any]:
+def _queue_line(recorded: Recorded) -> JsonObject:
     """Return the line of a case in the queue; its digest is over the case as shown and the verdict on record."""
     line = {"case_id": recorded.case.id, "judge": recorded.row["judge"], **dict.fromkeys(ANSWERS)}
     seen = digest([recorded.case.digest, recorded.row["completion"]])
@@ -77,13 +77,8 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling | None:
         raise RecordError(f"'decision' must be keep, revise or null, not {json.dumps(decision)}")
     annotator = take(line, "annotator", (str, NoneType), None)
     ruling = {"decided_by": "jury", "decision": decision, "annotator": annotator}
-    if decision == "revise":
-        ruling["revised_verdict"] = recorded.verdict("jury", _revised(line, recorded))
-    return ruling
-
-
-def _revised(line: Mapping[str, Any], recorded: Recorded) -> ParsedAnswer:
-    """Return the verdict of a line that revises the one on record, in the slots of the row."""
+    if decision == "keep":
+        return ruling
     rubric, models = recorded.rubric, recorded.case.models
     scores = take(line, "scores", (list,))
     rationale = take(line, "rationale", (str, NoneType), None) or ""
@@ -98,7 +93,7 @@ def _revised(line: Mapping[str, Any], recorded: Recorded) -> ParsedAnswer:
     reading = ParsedAnswer(True, None, reason or None, by_slot(scores, recorded.order))
     if not reads_back(format_verdict(reading, rubric), rubric, len(models)):
         raise RecordError("'rationale' holds a control token, or a line that reads as a verdict")
-    return reading
+    return ruling | {"revised_verdict": recorded.verdict("jury", reading)}
 
 
 def write_queue(discussion: Path, disputed: Sequence[Recorded]) -> None:

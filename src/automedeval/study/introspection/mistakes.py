@@ -8,10 +8,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from automedeval.records import (
     Case,
+    JsonObject,
     RecordError,
     Verdict,
     as_shown,
@@ -37,7 +37,7 @@ class Recorded:
     `reading` is the verdict on record, in the slots of `row["order"]`.
     """
 
-    row: dict[str, Any]
+    row: JsonObject
     original: Case
     case: Case
     rubric: Rubric
@@ -48,7 +48,7 @@ class Recorded:
         """Return which response stands in which slot of the row."""
         return tuple(self.row["order"])
 
-    def verdict(self, judge: str, reading: ParsedAnswer) -> dict[str, Any]:
+    def verdict(self, judge: str, reading: ParsedAnswer) -> JsonObject:
         """Return a verdict in the slots of the row as revisions.jsonl holds it."""
         return {"judge": judge, **as_recorded(reading, self.order, self.case.models)}
 
@@ -69,7 +69,7 @@ class Mistake:
     def case_id(self) -> str:
         return self.recorded.case.id
 
-    def judged_from(self, order: Sequence[int]) -> dict[str, Any]:
+    def judged_from(self, order: Sequence[int]) -> JsonObject:
         """Return the judge's verdict with the responses in this order: what it says by slot, or the error, and the raw text."""
         seen = seen_from(self.judged, order, self.recorded.rubric.slot_word)
         return vars(seen) | {"raw": self.judged.raw[:LONGEST_RAW]}
@@ -84,75 +84,76 @@ class Mistake:
 
 
 def read_recorded(
-    rows: Iterable[dict[str, Any]],
-    cases: Mapping[str, Case],
+    rows: Sequence[JsonObject],
+    cases: Iterable[Case],
     rubrics: Mapping[str, Rubric],
     place: str,
-) -> list[Recorded]:
-    """Join training rows with their cases, and parse the verdict of each; errors call the data set `place`.
+) -> dict[str, Recorded]:
+    """Join training rows with their cases, by case id, and parse the verdict of each; errors call the data set `place`.
 
     RecordError for no rows; a row whose case is missing, changed or repeated; an unknown rubric, or one without scores; a
     faulty completion.
     """
+    wanted = {row["case_id"] for row in rows}
+    case_of = {case.id: case for case in cases if case.id in wanted}
     recorded: dict[str, Recorded] = {}
     for row in rows:
-        with errors_at(f"{place}: case {row['case_id']!r}"):
-            if row["case_id"] in recorded:
+        case_id, name = row["case_id"], row["rubric"]
+        with errors_at(f"{place}: case {case_id!r}"):
+            if case_id in recorded:
                 raise RecordError("stands in two training rows")
-            recorded[row["case_id"]] = _recorded(row, cases, rubrics)
+            if case_id not in case_of:
+                raise RecordError("is in no file of --cases")
+            if name not in rubrics:
+                names = ", ".join(sorted(rubrics))
+                raise RecordError(f"no rubric {name!r} among {names}; give yours with --rubrics")
+            rubric, original = rubrics[name], case_of[case_id]
+            if not rubric.scale:
+                what = "gives choices, and a round of introspection is on scores"
+                raise RecordError(f"{name} {what}")
+            models = tuple(row["models"])
+            verdict = Verdict(case_id, row["judge"], name, tuple(row["order"]), models=models)
+            case = as_shown(original, verdict)
+            texts = [case.responses[index].text for index in verdict.order]
+            reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
+            if not reading.valid:
+                raise RecordError(f"the verdict on record cannot be read: {reading.error}")
+            with_reasons = reading.rationale is not None
+            prompt = judge_messages(rubric, case.question, texts, case.reference, with_reasons)
+            if prompt != row["prompt"]:
+                raise RecordError(
+                    "its texts, or the rubric's wording, have changed since the data set was built"
+                )
+            recorded[case_id] = Recorded(row, original, case, rubric, reading)
     if not recorded:
         raise RecordError(f"{place}: not a single training row")
-    return list(recorded.values())
+    return recorded
 
 
-def _recorded(
-    row: dict[str, Any], cases: Mapping[str, Case], rubrics: Mapping[str, Rubric]
-) -> Recorded:
-    if row["case_id"] not in cases:
-        raise RecordError("is in no file of --cases")
-    if row["rubric"] not in rubrics:
-        names = ", ".join(sorted(rubrics))
-        raise RecordError(f"no rubric {row['rubric']!r} among {names}; give yours with --rubrics")
-    rubric, original = rubrics[row["rubric"]], cases[row["case_id"]]
-    if not rubric.scale:
-        raise RecordError(f"{rubric.name} gives choices, and a round of introspection is on scores")
-    order = tuple(row["order"])
-    models = tuple(row["models"])
-    verdict = Verdict(original.id, row["judge"], row["rubric"], order, models=models)
-    case = as_shown(original, verdict)
-    texts = [case.responses[index].text for index in order]
-    reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
-    if not reading.valid:
-        raise RecordError(f"the verdict on record cannot be read: {reading.error}")
-    with_reasons = reading.rationale is not None
-    prompt = judge_messages(rubric, case.question, texts, case.reference, with_reasons)
-    if prompt != row["prompt"]:
-        raise RecordError(
-            "its texts, or the rubric's wording, have changed since the data set was built"
-        )
-    return Recorded(row, original, case, rubric, reading)
-
-
-def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str, Verdict]:
+def read_judges(paths: Sequence[str], recorded: Mapping[str, Recorded]) -> dict[str, Verdict]:
     """Read the verdicts on the training cases, by case id; skip those on other cases or by other rubrics.
 
     They are one judge's, or those of several, a file each, of which each judged the cases that it was not trained on.
     RecordError for a file without a verdict, or with several judges or settings; a second verdict on a case, or one that does
     not fit it; a training case without a verdict (Algorithm 2 judges them all).
     """
-    by_case = {row.case.id: row for row in recorded}
-    originals = {row.case.id: row.original for row in recorded}
+    originals = {case_id: row.original for case_id, row in recorded.items()}
     judged: dict[str, Verdict] = {}
     for path in paths:
         judges = set()
         for place, verdict in placed_verdicts([path], originals, with_reference=True):
-            row = by_case.get(verdict.case_id)
+            row = recorded.get(verdict.case_id)
             if row is None or row.rubric.name != verdict.rubric:
                 continue
             with errors_at(place):
                 if verdict.case_id in judged:
                     raise RecordError(f"a second verdict on case {verdict.case_id!r}")
-                _check_slots(verdict, row.order)
+                if sorted(verdict.order) != sorted(row.order):
+                    raise RecordError(
+                        "the verdict is on other responses than the one on record: judge the rows with --dataset"
+                    )
+                if verdict.valid and None in by_slot(verdict.scores or (), row.order):
+                    raise RecordError("a valid verdict without a score for each response")
             judged[verdict.case_id] = verdict
             judges.add(f"{verdict.judge} ({verdict.settings})")
         if len(judges) != 1:
@@ -160,38 +161,37 @@ def read_judges(paths: Sequence[str], recorded: Sequence[Recorded]) -> dict[str,
             raise RecordError(
                 f"{path}: a round takes the file of one judge, with one setting; there are {names}"
             )
-    if missing := [case_id for case_id in by_case if case_id not in judged]:
+    if missing := [case_id for case_id in recorded if case_id not in judged]:
         raise RecordError(
-            f"{', '.join(paths)}: {len(missing):,} of the {len(by_case):,} training cases are not judged, the first "
+            f"{', '.join(paths)}: {len(missing):,} of the {len(recorded):,} training cases are not judged, the first "
             f"{missing[0]!r}: judge them all"
         )
     return judged
 
 
-def _check_slots(verdict: Verdict, order: Sequence[int]) -> None:
-    """Raise RecordError unless a verdict is on the same responses as the row, and scores each if it is valid."""
-    if sorted(verdict.order) != sorted(order):
-        raise RecordError(
-            "the verdict is on other responses than the one on record: judge the rows with --dataset"
-        )
-    if verdict.valid and None in by_slot(verdict.scores or (), order):
-        raise RecordError("a valid verdict without a score for each response")
-
-
 def find_mistakes(
-    recorded: Sequence[Recorded], judged: Mapping[str, Verdict], every: bool = False
+    recorded: Mapping[str, Recorded], judged: Mapping[str, Verdict], every: bool = False
 ) -> tuple[list[Mistake], list[str]]:
     """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6).
 
     `every`: also the rows on which it makes none, as a control of looking where it does.
     """
     mistakes, overlong = [], 0
-    for row in recorded:
-        verdict = judged[row.case.id]
+    for case_id, row in recorded.items():
+        verdict = judged[case_id]
         if verdict.overlong:
             overlong += 1  # it says nothing of the judge
             continue
-        kind = _kind(row, verdict)
+        judged_scores = by_slot(verdict.scores or (), row.order)
+        # Paper: it does not define an incorrect evaluation. Here: other relations of two scores, or another score.
+        if not verdict.valid:
+            kind = "invalid"
+        elif judged_scores == row.reading.scores:
+            kind = AGREED
+        elif _relations(judged_scores) == _relations(row.reading.scores or ()):
+            kind = "scores"
+        else:
+            kind = "relations"
         if every or kind != AGREED:
             mistakes.append(Mistake(row, kind, verdict))
     counts = Counter(mistake.kind for mistake in mistakes)
@@ -201,18 +201,6 @@ def find_mistakes(
     if overlong:
         lines.append(f"introspection: {overlong:,} more cases exceed the judge's context window")
     return mistakes, lines
-
-
-def _kind(recorded: Recorded, verdict: Verdict) -> str:
-    """Return the kind of mistake that a verdict is, AGREED if it is none."""
-    # Paper: it does not define an incorrect evaluation. Here: other relations of two scores, or another score.
-    if not verdict.valid:
-        return "invalid"
-    judged = by_slot(verdict.scores or (), recorded.order)
-    on_record = recorded.reading.scores or ()
-    if judged == on_record:
-        return AGREED
-    return "scores" if _relations(judged) == _relations(on_record) else "relations"
 
 
 def _relations(scores: Sequence[float]) -> list[tuple[bool, bool]]:

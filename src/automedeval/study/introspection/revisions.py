@@ -7,10 +7,11 @@ jury; `introspect_revise.py` adds the jury's decisions.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import DECISIONS, RecordError, option, read_json, read_lines
+from automedeval.records import DECISIONS, JsonObject, RecordError, option, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.journal import arithmetic, write_json, write_lines
 from automedeval.records.tables.cases import read_cases
@@ -23,7 +24,7 @@ from automedeval.study.introspection.mistakes import Mistake, Recorded, read_rec
 
 REVISIONS, SUMMARY = "revisions.jsonl", "discussion.json"
 UNDECIDED = dict.fromkeys(("revised_verdict", "decided_by", "decision", "annotator", "when"))
-Record = dict[str, Any]
+Record = JsonObject
 
 
 @dataclass(kw_only=True)
@@ -52,15 +53,13 @@ class RoundArguments(TableArguments):
         """Return the folder of the discussion."""
         return Path(f"{self.output.rstrip('/')}.discussion")
 
-    def read(self) -> tuple[Dataset, list[Recorded]]:
-        """Return the data set, and its training rows with their cases."""
+    def read(self) -> tuple[Dataset, dict[str, Recorded]]:
+        """Return the data set, and its training rows with their cases, by case id."""
         dataset = read_dataset(dataset_folder(self.dataset))
-        wanted = {row["case_id"] for row in dataset.training}
-        read = (case for path in self.cases for case in read_cases(path, **self.table))
-        cases = {case.id: case for case in read if case.id in wanted}
-        return dataset, read_recorded(
-            dataset.training, cases, rubrics_with(self.rubrics), self.dataset
-        )
+        files = (read_cases(path, **self.table) for path in self.cases)
+        cases = chain.from_iterable(files)
+        rubrics = rubrics_with(self.rubrics)
+        return dataset, read_recorded(dataset.training, cases, rubrics, self.dataset)
 
 
 def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Record:
@@ -112,7 +111,7 @@ def write_discussion(folder: Path, records: Sequence[Record], facts: Mapping[str
     write_json(folder / SUMMARY, facts)
 
 
-def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], dict[str, Any]]:
+def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], JsonObject]:
     """Return what `write_discussion` wrote; RecordError for none, or one of another data set."""
     if not (folder / SUMMARY).exists():
         raise RecordError(
@@ -127,10 +126,10 @@ def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], dict[
     return [record for _, record in read_lines(folder / REVISIONS)], facts
 
 
-def counts_of(records: Sequence[Record]) -> dict[str, Any]:
+def counts_of(records: Sequence[Record]) -> JsonObject:
     """Return how many mistakes and decisions of each kind there are; `unresolved` are those that wait for the jury."""
     decided = Counter((record["decided_by"], record["decision"]) for record in records)
-    counts: dict[str, Any] = {"mistakes": len(records), "unresolved": decided[None, None]}
+    counts: JsonObject = {"mistakes": len(records), "unresolved": decided[None, None]}
     for by in ("consensus", "jury"):
         counts[by] = {decision: decided[by, decision] for decision in DECISIONS}
     return counts

@@ -8,23 +8,29 @@ jury.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from automedeval.records import RecordError, digest
+from automedeval.records import JsonObject, RecordError, digest
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot
-from automedeval.study.dataset.folder import TEST, Dataset, RowLimit, row_faults, write_splits
+from automedeval.study.dataset.folder import (
+    TEST,
+    UNCOUNTED,
+    Dataset,
+    RowLimit,
+    row_faults,
+    write_splits,
+)
 from automedeval.study.introspection.mistakes import Recorded
-from automedeval.study.introspection.revisions import REVISIONS, Record
+from automedeval.study.introspection.revisions import REVISIONS, Record, counts_of, decision_line
 
 TRAIN = "train"
 # What is done while a case waits for the jury: the round is not written, or the row keeps its old verdict.
 STOP, KEEP_OLD = WAITING = ("stop", "keep_old")
 
 
-def new_row(recorded: Recorded, record: Record | None) -> dict[str, Any]:
+def new_row(recorded: Recorded, record: Record | None) -> JsonObject:
     """Return the row of a case in the new data set; `record` is that of its mistake, None without one.
 
     A revised verdict stands in the slots of the row; the row's `judge` says who revised it, "consensus" or "jury".
@@ -50,51 +56,49 @@ def new_row(recorded: Recorded, record: Record | None) -> dict[str, Any]:
 def write_round(
     folder: Path,
     dataset: Dataset,
-    recorded: Sequence[Recorded],
+    recorded: Mapping[str, Recorded],
     records: Sequence[Record],
+    discussion: JsonObject,
     limit: RowLimit | None,
-) -> tuple[dict[str, Any], str]:
-    """Write a round's training rows, the test split, and the records of all mistakes; `dataset` is the one before.
+) -> JsonObject:
+    """Write a round's training rows, the test split, and the records of all mistakes; report the rows.
 
-    Return the facts of `write_splits`, and the line that reports the rows. RecordError if no training row is left.
+    `dataset` is the one before, and `discussion` has the facts that `write_discussion` wrote. Return the facts of the card but
+    for the folder's name and the version. RecordError if no training row is left.
     """
     # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
     record_of = {record["case_id"]: record for record in records}
-    rows = [new_row(row, record_of.get(row.case.id)) for row in recorded]
-    rubrics = {row.rubric.name: row.rubric for row in recorded}
+    rows = [new_row(row, record_of.get(case_id)) for case_id, row in recorded.items()]
+    rubrics = {row.rubric.name: row.rubric for row in recorded.values()}
     faults = row_faults(rows, limit, rubrics)
     usable = [row for at, row in enumerate(rows) if at not in faults]
     dropped = []
     for at, fault in faults.items():
         about = {name: rows[at][name] for name in ("case_id", "teacher", "judge")}
         dropped.append(about | {"reason": fault})
-    line = f"rows: {arithmetic('verdicts', len(rows), Counter(faults.values()))}"
+    lines = [f"rows: {arithmetic('verdicts', len(rows), Counter(faults.values()))}"]
     if not usable:
-        raise RecordError(f"{dataset.place}: no training row is left: {line}")
+        raise RecordError(f"{dataset.place}: no training row is left: {lines[0]}")
+    if limit is None:
+        lines.append(UNCOUNTED)
+    print("\n".join(lines))
     splits = {TRAIN: usable, TEST: dataset.splits.get(TEST, [])}
     written = write_splits(folder, splits, limit)
     write_lines(folder / "dropped.jsonl", dropped)
     write_lines(folder / REVISIONS, records)
-    return written, line
-
-
-def round_facts(
-    dataset: Dataset,
-    cases: int,
-    counts: Mapping[str, Any],
-    discussion: Mapping[str, Any],
-    lines: Sequence[str],
-) -> dict[str, Any]:
-    """Return what the statistics record of a round on so many cases, with the `counts_of` its mistakes.
-
-    `discussion` has the facts that `write_discussion` wrote, and `lines` what was reported since.
-    """
     before = dataset.statistics
     return {
+        **before,
+        **written,
         "round": before.get("round", 0) + 1,  # a data set of build_dataset.py is round 0 itself
         "follows": discussion["follows"],
         "judge": discussion["judge"],
         "partners": {**discussion["partners"], "jury": "the jury"},
-        "counts": {"cases": cases, **counts},
-        "arithmetic": [*before["arithmetic"], *discussion["arithmetic"], *lines],
+        "counts": {"cases": len(recorded), **counts_of(records)},
+        "arithmetic": [
+            *before["arithmetic"],
+            *discussion["arithmetic"],
+            decision_line(records),
+            *lines,
+        ],
     }
