@@ -69,21 +69,18 @@ def check(
 
     `pseudonyms` says that annotators' names in the files are such.
     """
-    if CARD not in contents:
-        raise RecordError(f"{source}: no {CARD}: a repository needs a card")
-    weights = [path for path in contents if path.endswith(".safetensors") and "/" not in path]
-    if kind == MODEL and not (weights and "config.json" in contents):
-        raise RecordError(f"{source}: no config.json with .safetensors beside it: not a checkpoint")
-    if kind == DATASET and not any(path.endswith(".parquet") for path in contents):
-        raise RecordError(f"{source}: no .parquet file: not a data set")
-    allowed = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
-    known = ", ".join(sorted(allowed - {""}))
+    rules = RULES["kinds"][kind]
+    for pattern, what in rules["files"].items():
+        if not any(re.fullmatch(pattern, path) for path in contents):
+            raise RecordError(f"{source}: a {kind} needs {what}")
+    allowed = {*RULES["plain"], *rules["suffixes"]}
     people = {} if pseudonyms else PEOPLE
     licences: Licences = Counter()
     for path, content in contents.items():
         place = str(source / path)
         suffix = PurePosixPath(path).suffix.lower()
         if suffix not in allowed:
+            known = ", ".join(sorted(allowed - {""}))
             raise RecordError(
                 f"{place}: a {kind} may not hold a {suffix} file; allowed are {known}"
             )
@@ -92,8 +89,15 @@ def check(
         elif suffix != ".safetensors":
             _check_file(place, suffix, read_bytes(content), people.get(suffix))
     check_card(read_bytes(contents[CARD]).decode("utf-8-sig"), kind, str(source / CARD))
-    if kind == DATASET and public:
-        _check_licences(source, licences)
+    closed = []
+    for name, rows in sorted(licences.items()):
+        if CLOSED.search(name.lower()):
+            closed.append(f"{rows:,} under {name!r}")
+    if kind == DATASET and public and closed:
+        how = "remove them, state their licence, or keep the data set private"
+        raise RecordError(
+            f"{source}: rows whose licence does not allow redistribution: {', '.join(closed)}; {how}"
+        )
 
 
 def check_card(card: str, kind: str, place: str) -> None:
@@ -140,16 +144,3 @@ def _check_text(place: str, text: bytes, names: re.Pattern | None) -> None:
     if names and names.search(text):
         how = "if these are pseudonyms, set --annotators_are_pseudonyms true"
         raise RecordError(f"{place}: names annotators; {how}")
-
-
-def _check_licences(folder: Path, licences: Licences) -> None:
-    """Raise RecordError if the licence of rows forbids redistribution."""
-    closed = []
-    for name, rows in sorted(licences.items()):
-        if CLOSED.search(name.lower()):
-            closed.append(f"{rows:,} under {name!r}")
-    if closed:
-        how = "remove them, state their licence, or keep the data set private"
-        raise RecordError(
-            f"{folder}: rows whose licence does not allow redistribution: {', '.join(closed)}; {how}"
-        )

@@ -37,6 +37,11 @@ def fill_card(
     `audit` an audit.json. Without a `base_model` the training record's is taken, if it is a Hub id. RecordError if training is
     not finished or not known here, or results or audit are of other weights.
     """
+    kind, _, name = (license or "").partition(":")
+    if not kind or (kind == "other") != bool(name):
+        raise RecordError(
+            "--license is missing: the Hub's name of a license that its base model's allows, or other:NAME"
+        )
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
         raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
@@ -48,6 +53,12 @@ def fill_card(
         )
     result = result or {}
     records = judge_records(result, digest) if result else {}
+    known: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
+    judge = JudgeProfile(repo, **known)
+    if records:
+        line, measured = next(iter(records.items()))
+        known |= credit_of(result, line)
+        judge = profile(line, measured, harm=result.get("harm", {}), **known)
     people = result.get("people") or {}
     simulated = are_simulated(people.get("annotators", ()))
     file = short_path(result["cases"]["file"]) if result else ""
@@ -57,7 +68,7 @@ def fill_card(
         "base_commit": commit,
         "stages": [replace(stage, dataset=short_path(stage.dataset)) for stage in history],
         "audit": audit,
-        "known": facts_of(_profile(repo, result, records, audit)),
+        "known": facts_of(judge),
         "records": list(records.values()),
         "result": result,
         "file": file,
@@ -68,7 +79,7 @@ def fill_card(
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     about: Any = card.data
     about.base_model = base
-    about.license, about.license_name = _license(license)
+    about.license, about.license_name = kind, name or None
     if people and not simulated:
         about.model_name = repo.rpartition("/")[2]
         about.eval_results = eval_results(Path(file).stem, records.values())
@@ -98,16 +109,6 @@ def adapter_files(checkpoint: Path, base_model: str | None) -> dict[str, bytes]:
     config = read_json(checkpoint / ADAPTER)
     config |= {"base_model_name_or_path": base, "revision": commit}
     return {ADAPTER: json.dumps(config, indent=2).encode()}
-
-
-def _license(text: str | None) -> tuple[str, str | None]:
-    """Return a license as the Hub's cards have it: its name there, or other with the name behind the colon."""
-    kind, _, name = (text or "").partition(":")
-    if not kind or (kind == "other") != bool(name):
-        raise RecordError(
-            "--license is missing: the Hub's name of a license that its base model's allows, or other:NAME"
-        )
-    return kind, name or None
 
 
 def eval_results(data: str, records: Iterable[JsonObject]) -> list[EvalResult]:
@@ -141,20 +142,6 @@ def judge_records(result: JsonObject, digest: str) -> dict[str, JsonObject]:
     main = result["main_judge"]["name"]
     name = main if main in names else names[0]
     return {line: record for line, record in judges.items() if record["name"] == name}
-
-
-def _profile(
-    name: str,
-    result: JsonObject,
-    records: dict[str, JsonObject],
-    audit: JsonObject | None,
-) -> JudgeProfile:
-    """Return what is known of the judge, from the first line of its results and from its audit."""
-    more: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
-    if not records:
-        return JudgeProfile(name, **more)
-    line, record = next(iter(records.items()))
-    return profile(line, record, **credit_of(result, line), harm=result.get("harm", {}), **more)
 
 
 def read_result(file: str | Path, *keys: str) -> JsonObject:
