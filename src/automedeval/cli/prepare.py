@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
@@ -33,7 +34,7 @@ from automedeval.records.language import normalise
 from automedeval.records.run_record import record_run
 from automedeval.records.tables.cases import read_table
 from automedeval.records.tables.columns import without_blanks
-from automedeval.records.tables.rows import read_rows
+from automedeval.records.tables.rows import filled, read_rows
 from automedeval.study.dataset.criteria_sources import joined
 from automedeval.study.dataset.decontamination import near_duplicates
 from automedeval.study.dataset.sources import (
@@ -116,7 +117,7 @@ def main() -> None:
     if not cases:
         raise RecordError(f"{', '.join(args.input)}: no case is left")
     files = {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
-    if labels := [label for row in rows for label in row.labels]:
+    if labels := list(chain.from_iterable(row.labels for row in rows)):
         files["criterion_labels"] = labels
     elif (output / "criterion_labels.jsonl").exists():
         print(f"{output / 'criterion_labels.jsonl'} was there before, and is not of these cases")
@@ -203,8 +204,10 @@ def rows_of_layout(
 ) -> Iterator[SourceRow]:
     """Yield the rows of one input as cases; RecordError for other columns than the layout's, unless --layout names it."""
     unread: Counter[str] = Counter()
-    for _, row in rows:
-        unread.update(layout.unknown(row))
+    if layout.beside is not None:  # the set's columns are known
+        known = {*layout.keys, *layout.beside}
+        for _, row in rows:
+            unread.update(str(name) for name in row if name not in known and filled(row[name]))
     if unread and not args.layout:
         others = ", ".join(map(repr, unread))
         raise RecordError(

@@ -42,13 +42,15 @@ def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_p
     assert {label["case_id"] for label in labels} == {first["id"], second["id"]}
 
 
-@pytest.mark.parametrize(("change", "said"), ROWS["test_parts_of_a_case_that_differ_are_named"])
-def test_parts_of_a_case_that_differ_are_named(tmp_path, change, said):
+@pytest.mark.parametrize(
+    ("change", "said", "row"), ROWS["test_parts_of_a_case_that_differ_are_named"]
+)
+def test_parts_of_a_case_that_differ_are_named(tmp_path, change, said, row):
     part = {"id": "1", "question": "Why?", "criterion": "says so", "points": 5, "topic": "gout"}
     said_so = {"model": "m", "response": "So."}
     rows = [part | said_so, part | said_so | change]
     line = error_line(prepared(tmp_path, rows)[0])
-    assert "rows.jsonl:2: not as at " in line
+    assert f"rows.jsonl:{row}: " in line
     assert said in line
 
 

@@ -16,7 +16,6 @@ from automedeval.records import (
     RecordError,
     Response,
     digest,
-    errors_at,
     foreign_errors_at,
     key_of,
 )
@@ -122,36 +121,32 @@ def table(row: dict) -> Case:
 def joined(parts: Iterable[Any]) -> Iterator[Any]:
     """Join rows that are parts of one case: the same id, and the criteria and responses of all of them.
 
-    RecordError if the parts differ in question, reference or topic, or in what they say of one criterion or model.
+    RecordError if the parts differ in question, reference or topic.
     """
     wholes: dict[str, Any] = {}
     for row in parts:
         whole = wholes.get(row.case.id)
         if whole is not None:
-            with errors_at(f"{row.place}: not as at {whole.place}, which has the same id"):
-                case = _joined_case(whole.case, row.case)
+            texts = {}
+            for name in ("question", "reference", "topic"):
+                first, other = getattr(whole.case, name), getattr(row.case, name)
+                if first and other and key_of(first) != key_of(other):
+                    raise RecordError(
+                        f"{row.place}: another {name} than at {whole.place}, which has the same id"
+                    )
+                texts[name] = first or other
+            criteria = _once(whole.case.criteria + row.case.criteria)
+            responses = _once(whole.case.responses + row.case.responses)
+            case = replace(whole.case, criteria=criteria, responses=responses, **texts)
             row = whole._replace(case=case, labels=whole.labels + row.labels)
         wholes[row.case.id] = row
     yield from wholes.values()
 
 
-def _joined_case(whole: Case, part: Case) -> Case:
-    texts = {}
-    for name in ("question", "reference", "topic"):
-        first, other = getattr(whole, name), getattr(part, name)
-        if first and other and key_of(first) != key_of(other):
-            raise RecordError(f"another {name}")
-        texts[name] = first or other
-    criteria = _union("criterion", whole.criteria + part.criteria)
-    responses = _union("model", whole.responses + part.responses)
-    return replace(whole, criteria=criteria, responses=responses, **texts)
-
-
-def _union(key: str, records: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the records, each once; RecordError for two that differ and have one value of `key`."""
-    by_key: dict[str, Any] = {}
+def _once(records: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the records, each once; `Case.from_dict` refuses two of one criterion or model."""
+    once = []
     for record in records:
-        name = getattr(record, key)
-        if by_key.setdefault(name, record) != record:
-            raise RecordError(f"another {key} {name[:60]!r}")
-    return tuple(by_key.values())
+        if record not in once:
+            once.append(record)
+    return tuple(once)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from automedeval.records import Case, JsonObject, RecordError, errors_at, question_text
 from automedeval.records.package_data import packaged
 from automedeval.records.tables.cases import Table
-from automedeval.records.tables.rows import filled
 from automedeval.records.types import take
 from automedeval.study.dataset import criteria_sources
 
@@ -50,13 +49,6 @@ class Layout(NamedTuple):
     parts: bool = False
     cells: bool = False
 
-    def unknown(self, row: dict) -> list[str]:
-        """Return the filled columns of a row that the set does not have."""
-        if self.beside is None:
-            return []
-        others = row.keys() - {*self.keys, *self.beside}
-        return [str(name) for name, cell in row.items() if name in others and filled(cell)]
-
 
 def _text(row: dict, key: str) -> str:
     """Return a column's text, empty where it is missing or null; anything but text is a RecordError."""
@@ -70,8 +62,10 @@ def _pair(row: dict, question: str, answer: str) -> Case:
 
 def _wikidoc(row: dict) -> Case:
     instruction = _text(row, "instruction").strip()
-    asked = () if GENERIC_INSTRUCTION.fullmatch(instruction.rstrip(" .:")) else (instruction,)
-    return _pair(row, "\n\n".join(filter(None, (*asked, _text(row, "input").strip()))), "output")
+    if GENERIC_INSTRUCTION.fullmatch(instruction.rstrip(" .:")):
+        instruction = ""
+    asked = (instruction, _text(row, "input").strip())
+    return _pair(row, "\n\n".join(filter(None, asked)), "output")
 
 
 _own = partial(Case.from_dict, least_responses=0)
