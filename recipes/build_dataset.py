@@ -27,7 +27,6 @@ from automedeval.study.dataset.builder import InstructionSet
 from automedeval.study.dataset.curriculum import read_plan
 from automedeval.study.dataset.folder import RowLimit, new_dataset, write_card
 from automedeval.study.dataset.quality import QualityClassifier
-from automedeval.study.dataset.teacher_verdicts import JudgedCases
 from automedeval.study.dataset.topics import topics
 
 
@@ -64,9 +63,8 @@ def main() -> None:
     licenses = dict(named.split("=", 1) for named in args.licenses)
     limit = RowLimit.read(args.training)
     # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of ---------------------
-    judged = JudgedCases()
-    data = InstructionSet(judged, plan, rubrics)
-    data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, **args.table))
+    data = InstructionSet(rubrics, plan=plan)
+    data.read(args.cases, args.verdicts, licenses, **args.table)
     data.verify(args.verdict_ratings)
     data.find_untrainable(limit)
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
@@ -96,7 +94,7 @@ def main() -> None:
             "unrated": data.unrated(assignment.keys),
             "quality_by": quality_by,
             "quality_report": quality_report,
-            "topics": topics((judged.cases[case_id] for case_id in used), seed=plan.seed),
+            "topics": topics((data.cases[case_id] for case_id in used), seed=plan.seed),
             "rubrics": {
                 name: rubrics[name].fingerprint
                 for name in sorted({row["rubric"] for row in facts["teachers"]})
@@ -104,7 +102,7 @@ def main() -> None:
             "seed": plan.seed,
             "plan": Path(args.plan).read_text(encoding="utf-8").rstrip(),
         }
-        write_lines(place / "dropped.jsonl", judged.dropped)
+        write_lines(place / "dropped.jsonl", data.dropped)
         write_card(place, facts)
         record_run(place / "run.json", args, encoder_args)
     print(f"instructions {facts['fingerprint']}: {args.output}")

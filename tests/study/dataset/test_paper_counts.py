@@ -12,7 +12,6 @@ from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.study.dataset.builder import InstructionSet
 from automedeval.study.dataset.curriculum import assign, read_plan
-from automedeval.study.dataset.teacher_verdicts import JudgedCases
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
 RUBRICS = {"automedeval@1": read_rubric("automedeval")}
@@ -26,8 +25,8 @@ def verdict(case: Case, teacher: str, number: int) -> Verdict:
 
 
 def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> InstructionSet:
-    data = InstructionSet(JudgedCases(), read_plan(RUN / plan), RUBRICS)
-    data.report(*data.judged.read([str(place / "cases.jsonl")], verdicts, RUBRICS, {}))
+    data = InstructionSet(RUBRICS, plan=read_plan(RUN / plan))
+    data.read([str(place / "cases.jsonl")], verdicts, {})
     data.verify(ratings)
     return data
 
@@ -40,7 +39,7 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path):
     ratings = str(write(tmp_path / "ratings.jsonl", checks(strong)))
 
     first = verified(tmp_path, "plan_verified.yaml", verdicts, ratings)
-    kept = {case_id for case_id, _ in first.judged.facts}
+    kept = {case_id for case_id, _ in first.facts}
     assert len(kept) == 9569
     for name, percent in MET.items():
         assert any(
@@ -51,7 +50,7 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path):
     weak = [verdict(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
     verdicts.append(str(write(tmp_path / "weak.jsonl", weak)))
     data = verified(tmp_path, "plan.yaml", verdicts, ratings)
-    found = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()})
+    found = assign(data.plan, {key: fact.quality for key, fact in data.facts.items()})
     counts = {}
     for name, keys in found.splits.items():
         counts[name] = Counter(teacher for _, teacher in keys)

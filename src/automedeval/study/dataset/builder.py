@@ -5,7 +5,7 @@ The steps are: verify, measure lengths, label quality, assign to splits, compare
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from tqdm import tqdm
 from automedeval.records import Case, JsonObject
 from automedeval.records.journal import arithmetic
 from automedeval.records.text import span
-from automedeval.rubrics import Rubric
 from automedeval.study.dataset.corruption import KINDS as CORRUPTIONS
 from automedeval.study.dataset.curriculum import Curriculum, Key, Plan, assign, shuffled
 from automedeval.study.dataset.decontamination import Evaluation
@@ -38,29 +37,21 @@ LABELLED = 250  # verdicts of each quality. Paper: 200 high and 200 low to fit, 
 UNVERIFIED = "verification: no ratings of verdicts are given, all pass"  # a line of the card
 
 
-@dataclass
-class InstructionSet:
-    """The data set under construction.
+@dataclass(kw_only=True)
+class InstructionSet(JudgedCases):
+    """The data set under construction: the judged cases, and what becomes of them.
 
     Attributes:
-        judged, plan, rubrics: the judged cases, what becomes of them, and the rubrics by name.
-        arithmetic: the lines reported so far.
+        plan: the teachers, the stages and the test cases.
+        rows: the rows of the verdicts, see `instruction`.
         faulty: the verdicts in which physicians saw a fault of `FAULTS`, also those that are rejected.
         untrainable: verdict → why no row to train on can be made of it; a test case may carry it.
     """
 
-    judged: JudgedCases
     plan: Plan
-    rubrics: Mapping[str, Rubric]
-    arithmetic: list[str] = field(default_factory=list)
+    rows: dict[Key, JsonObject] = field(default_factory=dict)
     faulty: dict[Key, JudgedCase] = field(default_factory=dict)
     untrainable: dict[Key, str] = field(default_factory=dict)
-
-    def report(self, *lines: str) -> None:
-        """Print the lines that report a step, and keep them for the card."""
-        for line in lines:
-            print(line)
-        self.arithmetic += lines
 
     def verify(self, path: str | None) -> None:
         """Reject verdicts that fail the physicians' verification (section 3.1).
@@ -70,36 +61,29 @@ class InstructionSet:
         if path in (None, "none"):
             self.report(UNVERIFIED)
             return
-        facts = self.judged.facts
-        verification = verify(path, {fact.rated for fact in facts.values()})
+        verification = verify(path, {fact.rated for fact in self.facts.values()})
         faults = {}
-        for key, fact in facts.items():
+        for key, fact in self.facts.items():
             fact.failed = verification.failures.get(fact.rated)
             failed = fact.failed or ()
             if FAULTS & set(failed):
                 self.faulty[key] = fact
             if len(failed) >= self.plan.failed_criteria:
                 faults[key] = f"fails {' and '.join(failed)}"
-        line = f"verification: {self.judged.reject('verdicts', faults)}"
-        self.report(f"{line}; {self.unrated(facts):,} unrated ones pass", *verification.lines)
+        line = f"verification: {self.reject('verdicts', faults)}"
+        self.report(f"{line}; {self.unrated(self.facts):,} unrated ones pass", *verification.lines)
 
     def unrated(self, keys: Iterable[Key]) -> int:
         """Return how many of these verdicts nobody rated."""
-        return sum(self.judged.facts[key].failed is None for key in keys)
-
-    def rows(self, keys: Sequence[Key], step: str) -> list[JsonObject]:
-        """Return the rows of these verdicts, see `instruction`; `step` names the progress bar."""
-        rows = []
-        for key in tqdm(keys, desc=step, unit="row"):
-            fact = self.judged.facts[key]
-            rubric = self.rubrics[fact.verdict.rubric]
-            rows.append(instruction(fact.case, fact.verdict, rubric, self.plan.seed))
-        return rows
+        return sum(self.facts[key].failed is None for key in keys)
 
     def find_untrainable(self, limit: RowLimit | None) -> None:
-        """Find the verdicts that no row to train on can be made of (`row_faults`): the plan counts rows that are trained on."""
-        keys = list(self.judged.facts)
-        faults = row_faults(self.rows(keys, "length"), limit, self.rubrics)
+        """Make the row of every verdict, and find those that no training can use (`row_faults`): no plan counts them."""
+        for key, fact in tqdm(self.facts.items(), desc="rows", unit="row"):
+            rubric = self.rubrics[fact.verdict.rubric]
+            self.rows[key] = instruction(fact.case, fact.verdict, rubric, self.plan.seed)
+        keys = list(self.rows)
+        faults = row_faults(list(self.rows.values()), limit, self.rubrics)
         self.untrainable = {keys[at]: fault for at, fault in faults.items()}
         if limit is None:
             self.report(UNCOUNTED)
@@ -109,7 +93,7 @@ class InstructionSet:
         """Return the verdicts without a quality, if the plan asks for one."""
         if not self.plan.asks_quality:
             return []
-        return [fact for fact in self.judged.facts.values() if fact.quality is None]
+        return [fact for fact in self.facts.values() if fact.quality is None]
 
     def fit(self, classifier: QualityClassifier) -> JsonObject:
         """Fit a quality classifier; return its report.
@@ -117,7 +101,7 @@ class InstructionSet:
         High are verdicts of the plan's first teacher; low are those that people called so, or in which physicians saw a fault,
         with as many corrupted copies of high ones as are missing. RecordError if there are too few.
         """
-        facts, teacher = self.judged.facts, self.plan.teachers[0].teacher
+        facts, teacher = self.facts, self.plan.teachers[0].teacher
         low = self.faulty | {key: fact for key, fact in facts.items() if fact.quality == "low"}
         able = {key: facts[key] for key in facts if key[1] == teacher and key not in low}
         high, faulty = self._draw("labelled", able), self._draw("faulty", low)
@@ -148,35 +132,34 @@ class InstructionSet:
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""
-        verdicts = [fact.verdict for fact in self.judged.facts.values()]
-        counts = Counter(
-            f"{verdict.teacher} {verdict.quality or 'unknown'}" for verdict in verdicts
-        )
+        facts = self.facts.values()
+        counts = Counter(f"{fact.verdict.teacher} {fact.quality or 'unknown'}" for fact in facts)
         self.report(f"quality: {counted(counts)}")
 
     def assign(self) -> Curriculum:
         """Assign the verdicts to splits by the plan (section 3.2)."""
-        qualities = {key: fact.quality for key, fact in self.judged.facts.items()}
+        qualities = {key: fact.quality for key, fact in self.facts.items()}
         assignment = assign(self.plan, qualities, self.untrainable.keys())
         apart = set(assignment.splits[TEST])
         faults = {key: fault for key, fault in self.untrainable.items() if key not in apart}
-        self.report(f"rows: {self.judged.reject('verdicts', faults)}", *assignment.lines)
+        self.report(f"rows: {self.reject('verdicts', faults)}", *assignment.lines)
         return assignment
 
     def drop_leaks(self, assignment: Curriculum, others: Iterable[Case]) -> None:
         """Drop the training cases that repeat a case of the test split, or one of the `others`."""
-        cases, training = self.judged.cases, assignment.training
-        apart = [cases[case_id] for case_id, _ in assignment.splits[TEST]]
+        training = assignment.training
+        apart = [self.cases[case_id] for case_id, _ in assignment.splits[TEST]]
         evaluation = Evaluation(itertools.chain(apart, others))
-        trained = [cases[case_id] for case_id, _ in training]
+        trained = [self.cases[case_id] for case_id, _ in training]
         leaks = dict(evaluation.leaks(tqdm(trained, desc="leakage", unit="case")))
         faults = {key: leaks[key[0]] for key in training if key[0] in leaks}
-        line = self.judged.reject("training verdicts", faults, len(training))
-        self.report(f"leakage: {line}")
+        self.report(f"leakage: {self.reject('training verdicts', faults, len(training))}")
         for split, keys in assignment.splits.items():
             assignment.splits[split] = [key for key in keys if key not in faults]
 
     def write(self, assignment: Curriculum, folder: Path, limit: RowLimit | None) -> JsonObject:
         """Write the rows of every split; return the facts of `write_splits`."""
-        rows = {split: self.rows(keys, split) for split, keys in assignment.splits.items()}
-        return write_splits(folder, rows, limit)
+        splits = {}
+        for split, keys in assignment.splits.items():
+            splits[split] = [self.rows[key] | {"quality": self.facts[key].quality} for key in keys]
+        return write_splits(folder, splits, limit)

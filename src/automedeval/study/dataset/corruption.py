@@ -14,10 +14,6 @@ from automedeval.records import Case, Verdict
 from automedeval.rubrics.rationale import permute, split_steps
 
 Change = dict[str, Any]  # fields of the corrupted verdict; empty where the fault is not possible
-# They belong to the original verdict.
-_NOT_COPIED = {"transcript", "probabilities"}
-_GONE: Change = {"raw": "", "usage": {}, "knowledge": None}
-_GONE |= {"expected_scores": None, "criterion_scores": None}
 
 
 def corrupt(verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int) -> list[Verdict]:
@@ -25,7 +21,7 @@ def corrupt(verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int) -
 
     The kinds take turns, in an order of the verdicts by the seed. A verdict gets the next kind that is possible for it; one for
     which none is, as without a rationale, is left out. `cases` are by id. Return the corrupted verdicts in the order of
-    the verdicts, each with {"corruption": kind} in `extra`, and without raw text, transcript and expected scores.
+    the verdicts, each with {"corruption": kind} in `extra`; what the judge wrote beside rationale and scores stays.
     """
     readable = [verdict for verdict in verdicts if verdict.valid and verdict.rationale]
     rng = random.Random(seed)
@@ -33,18 +29,23 @@ def corrupt(verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int) -
     in_turn = rng.sample(range(len(readable)), len(readable))
     corrupted = {}
     for turn, at in enumerate(in_turn):
+        verdict = readable[at]
+        good = _Original(verdict, cases[verdict.case_id], readable)
+        name = f"{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
         first = turn % len(kinds)
         for kind in kinds[first:] + kinds[:first]:
-            good = _Original(readable[at], cases[readable[at].case_id], readable)
-            if faulty := good.with_fault(kind, seed):
-                corrupted[at] = faulty
+            # One generator per verdict and kind, so that a fault does not depend on other verdicts.
+            change = KINDS[kind](good, random.Random(f"{seed}/{kind}/{name}"))
+            faulty = replace(verdict, **change)
+            if (faulty.rationale, faulty.scores) != (verdict.rationale, verdict.scores):
+                corrupted[at] = replace(faulty, extra=verdict.extra | {"corruption": kind})
                 break
     return [corrupted[at] for at in sorted(corrupted)]
 
 
 @dataclass(frozen=True)
 class _Original:
-    """A good verdict, its case, and all good verdicts; the methods return what changes with a fault."""
+    """A good verdict, its case, and all good verdicts; the methods return what changes with a fault, if it is possible."""
 
     verdict: Verdict
     case: Case
@@ -53,18 +54,6 @@ class _Original:
     @property
     def rationale(self) -> str:
         return self.verdict.rationale or ""
-
-    def with_fault(self, kind: str, seed: int) -> Verdict | None:
-        """Return the verdict with a fault of this kind; None if it is not possible."""
-        verdict = self.verdict
-        name = f"{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
-        # One generator per verdict and kind, so that a fault does not depend on other verdicts.
-        change = KINDS[kind](self, random.Random(f"{seed}/{kind}/{name}"))
-        faulty = replace(verdict, **change)
-        if (faulty.rationale, faulty.scores) == (verdict.rationale, verdict.scores):
-            return None
-        extra = {key: verdict.extra[key] for key in verdict.extra if key not in _NOT_COPIED}
-        return replace(faulty, **_GONE, extra=extra | {"corruption": kind})
 
     def swapped_doctors(self, rng: random.Random) -> Change:
         """Swap the steps of two doctors whose responses differ; keep the scores."""

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
 from automedeval.records import RecordError
@@ -25,18 +26,25 @@ Qualities = Mapping[Key, str | None]  # of verdicts; None is not known
 
 @dataclass(frozen=True)
 class Part:
-    """A number of one teacher's verdicts, of one quality or any.
+    """A number of one teacher's verdicts, of one quality or any, for "test", for "teachers.NAME", or for a stage.
 
     `take` is a count, a share (a Fraction, rounded down), or None for the rest.
     """
 
+    purpose: str
     teacher: str
     take: int | Fraction | None
     quality: str = "any"
 
     @classmethod
     def read(
-        cls, file: YamlFile, value: Any, inside: str, teachers: Sequence[str], teacher: Any = ...
+        cls,
+        file: YamlFile,
+        value: Any,
+        inside: str,
+        purpose: str,
+        teachers: Sequence[str],
+        teacher: str | EllipsisType = ...,
     ) -> "Part":
         """Read {teacher: strong, take: 1911, 50% or rest, quality: high}; errors name the file and `inside` + key.
 
@@ -47,13 +55,13 @@ class Part:
         quality = file.take(value, "quality", str, "any", QUALITIES, inside=inside)
         take = value.get("take")
         if take == "rest":
-            return cls(name, None, quality)
-        if type(take) is int and take >= 0:
-            return cls(name, take, quality)
-        percent = re.fullmatch(r"(100(?:\.0+)?|\d{1,2}(?:\.\d+)?) ?%", str(take))
-        if percent is None:
-            file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
-        return cls(name, Fraction(percent[1]) / 100, quality)
+            take = None
+        elif type(take) is not int or take < 0:
+            percent = re.fullmatch(r"(100(?:\.0+)?|\d{1,2}(?:\.\d+)?) ?%", str(take))
+            if percent is None:
+                file.fail(f"{inside}take", "must be a count like 1911, a share like 50%, or rest")
+            take = Fraction(percent[1]) / 100
+        return cls(purpose, name, take, quality)
 
     def accepted(self, verdicts: Qualities) -> list[str]:
         """Return the cases that have a verdict for this part."""
@@ -68,11 +76,11 @@ class Part:
         is_any = "any" in (self.quality, other.quality)
         return self.teacher == other.teacher and (is_any or self.quality == other.quality)
 
-    def number(self, there: int, free: int) -> int:
-        """Return how many verdicts it takes of the `free` ones; a share is of all that are `there`."""
+    def number(self, whole: int, free: int) -> int:
+        """Return how many verdicts it takes of the `free` ones; a share is of the `whole`, whatever is free."""
         if self.take is None:
             return free
-        return int(self.take * there) if isinstance(self.take, Fraction) else self.take
+        return int(self.take * whole) if isinstance(self.take, Fraction) else self.take
 
     def __str__(self) -> str:
         return self.teacher if self.quality == "any" else f"{self.teacher}, quality {self.quality}"
@@ -82,8 +90,9 @@ class Part:
 class Plan:
     """The content of a plan's file.
 
-    `test` holds the teacher of the test cases and their number. `teachers` are in the order in which they choose, `stages` in
-    the order of training. A verdict that fails `failed_criteria` of the physicians' criteria, or more, is dropped.
+    `test` holds the teacher of the test cases and their number. `teachers` are in the order in which they choose, the parts of
+    the `stages` in the order of training. A verdict that fails `failed_criteria` of the physicians' criteria, or more, is
+    dropped.
     """
 
     # Paper: 94.06, 90.71 and 94.04 % meet the criteria, but only 305 of 9,874 cases were dropped. It states no rule and no
@@ -92,21 +101,21 @@ class Plan:
     place: str
     test: Part
     teachers: list[Part]
-    stages: dict[str, list[Part]]
+    stages: list[Part]
     failed_criteria: int = 1
     seed: int = 0
 
     @property
     def asks_quality(self) -> bool:
-        parts = [self.test, *self.teachers, *chain.from_iterable(self.stages.values())]
+        parts = (self.test, *self.teachers, *self.stages)
         return any(part.quality != "any" for part in parts)
 
-    def first(self, place: str, part: Part, there: int, cases: list[str]) -> list[str]:
-        """Return the first of these cases, as many as a part takes of all that are `there`; RecordError if it asks for more."""
-        number = part.number(there, len(cases))
+    def first(self, part: Part, whole: int, cases: list[str]) -> list[str]:
+        """Return the first of these cases, as many as a part takes, see `Part.number`; RecordError if it asks for more."""
+        number = part.number(whole, len(cases))
         if number > len(cases):
             asked = f"asks for {number:,} of {part}, and there are {len(cases):,}"
-            raise RecordError(f"{self.place}: {place}: {asked}")
+            raise RecordError(f"{self.place}: {part.purpose}: {asked}")
         return cases[:number]
 
 
@@ -123,7 +132,8 @@ class Curriculum:
 
     @property
     def training(self) -> list[Key]:
-        return [key for name, keys in self.splits.items() if name != TEST for key in keys]
+        stages = (keys for name, keys in self.splits.items() if name != TEST)
+        return list(chain.from_iterable(stages))
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -138,9 +148,16 @@ def read_plan(path: str | Path) -> Plan:
     names = list(content["teachers"])
     teachers = []
     for name, value in content["teachers"].items():
-        teachers.append(Part.read(file, value, f"teachers.{name}.", [name], name))
-    stages = _read_stages(file, content["stages"], names)
-    test = Part.read(file, content.get("test", {"take": 0}), "test.", names, names[0])
+        purpose = f"teachers.{name}"
+        teachers.append(Part.read(file, value, f"{purpose}.", purpose, [name], name))
+    stages: list[Part] = []
+    for stage in content["stages"]:
+        stages += _read_stage(file, content["stages"], stage, names)
+    rests = [part for part in stages if part.take is None]
+    for one, other in combinations(rests, 2):
+        if one.overlaps(other):
+            file.fail("stages", f"two parts take the rest of {other}")
+    test = Part.read(file, content.get("test", {"take": 0}), "test.", "test", names, names[0])
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     failed = file.take(content, "failed_criteria", int, 1, least=1)
@@ -148,26 +165,17 @@ def read_plan(path: str | Path) -> Plan:
     return Plan(str(path), test, teachers, stages, failed, seed)
 
 
-def _read_stages(file: YamlFile, content: dict, teachers: Sequence[str]) -> dict[str, list[Part]]:
-    """Return the parts of each stage of a plan."""
-    stages: dict[str, list[Part]] = {}
-    rests: list[Part] = []
-    for stage in content:
-        if not re.fullmatch(r"\w+", stage) or stage == TEST:
-            file.fail("stages", f"{stage!r} cannot be a stage's name")
-        values = file.take(content, stage, list, inside="stages.")
-        if not values:
-            file.fail(f"stages.{stage}", "must have a part, or more")
-        stages[stage] = []
-        for at, value in enumerate(values):
-            part = Part.read(file, value, f"stages.{stage}[{at}].", teachers)
-            stages[stage].append(part)
-            if part.take is not None:
-                continue
-            if any(map(part.overlaps, rests)):
-                file.fail("stages", f"two parts take the rest of {part}")
-            rests.append(part)
-    return stages
+def _read_stage(file: YamlFile, stages: dict, name: str, teachers: Sequence[str]) -> list[Part]:
+    """Return the parts of one stage of a plan."""
+    if not re.fullmatch(r"\w+", name) or name == TEST:
+        file.fail("stages", f"{name!r} cannot be a stage's name")
+    values = file.take(stages, name, list, inside="stages.")
+    if not values:
+        file.fail(f"stages.{name}", "must have a part, or more")
+    parts = []
+    for at, value in enumerate(values):
+        parts.append(Part.read(file, value, f"stages.{name}[{at}].", name, teachers))
+    return parts
 
 
 def assign(plan: Plan, verdicts: Qualities, untrainable: Collection[Key] = ()) -> Curriculum:
@@ -181,7 +189,7 @@ def assign(plan: Plan, verdicts: Qualities, untrainable: Collection[Key] = ()) -
         counts = f"{unknown:,} of {len(verdicts):,} verdicts have none"
         raise RecordError(f"{plan.place}: asks for quality, and {counts}")
     pool = shuffled(plan.seed, "test", plan.test.accepted(verdicts))
-    tested = plan.first("test", plan.test, len(pool), pool)
+    tested = plan.first(plan.test, len(pool), pool)
     apart = set(tested)
     trainable = {}
     for key, quality in verdicts.items():
@@ -189,18 +197,17 @@ def assign(plan: Plan, verdicts: Qualities, untrainable: Collection[Key] = ()) -
             trainable[key] = quality
     teacher_of, without = _choose_teachers(plan, trainable)
     carried = {key: trainable[key] for key in teacher_of.items()}
-    stage_of = _choose_stages(plan, carried)
-    training = f"training: {len(teacher_of) + without:,} cases → {_counted(carried)}"
+    stages = _choose_stages(plan, carried)
+    training = f"training: {len(carried) + without:,} cases → {_counted(carried)}"
     if without:
         training += f", {without:,} with no teacher left to take them"
     lines = [f"test: {len(tested):,} cases apart, with a verdict of {plan.test}", training]
     splits = {}
-    for stage in plan.stages:
-        cases = [case for case, name in stage_of.items() if name == stage]
+    for stage, cases in stages.items():
         in_order = shuffled(plan.seed, f"order of {stage}", cases)
         splits[stage] = [(case, teacher_of[case]) for case in in_order]
         lines.append(f"{stage}: {_counted(splits[stage])}")
-    if unused := len(carried) - len(stage_of):
+    if unused := len(carried) - sum(map(len, stages.values())):
         lines.append(f"{unused:,} cases are in no stage")
     splits[TEST] = [(case, plan.test.teacher) for case in tested]
     return Curriculum(splits, lines)
@@ -209,7 +216,8 @@ def assign(plan: Plan, verdicts: Qualities, untrainable: Collection[Key] = ()) -
 def _choose_teachers(plan: Plan, verdicts: Qualities) -> tuple[dict[str, str], int]:
     """Return case → its teacher, and the number of cases that no teacher is left to take.
 
-    A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict.
+    A teacher takes first the cases that no later teacher can take, so that as many cases as possible get a verdict. A share is
+    of all cases that any teacher can take: 50 % and the rest are two halves.
     """
     able = [set(part.accepted(verdicts)) for part in plan.teachers]
     cases = set[str]().union(*able)
@@ -219,23 +227,26 @@ def _choose_teachers(plan: Plan, verdicts: Qualities) -> tuple[dict[str, str], i
         later = set[str]().union(*able[at + 1 :])
         in_order = shuffled(plan.seed, f"teacher {part.teacher}", free)
         in_order.sort(key=later.__contains__)
-        chosen = plan.first(f"teachers.{part.teacher}", part, len(cases), in_order)
+        chosen = plan.first(part, len(cases), in_order)
         teacher_of |= dict.fromkeys(chosen, part.teacher)
     return teacher_of, len(cases) - len(teacher_of)
 
 
-def _choose_stages(plan: Plan, verdicts: Qualities) -> dict[str, str]:
-    """Return case → its stage; `verdicts` has one of each case. Counts and shares take first, then the rest."""
-    stage_of: dict[str, str] = {}
-    parts = [(stage, part) for stage, parts in plan.stages.items() for part in parts]
-    parts.sort(key=lambda of_stage: of_stage[1].take is None)
-    for stage, part in parts:
+def _choose_stages(plan: Plan, verdicts: Qualities) -> dict[str, list[str]]:
+    """Return the cases of each stage; `verdicts` has one of each case. Counts and shares take first, then the rest.
+
+    A share is of the cases that the part's teacher has.
+    """
+    stages: dict[str, list[str]] = {part.purpose: [] for part in plan.stages}
+    taken: set[str] = set()
+    for part in sorted(plan.stages, key=lambda part: part.take is None):
         there = part.accepted(verdicts)
-        free = [case for case in there if case not in stage_of]
-        in_order = shuffled(plan.seed, stage, free)
-        chosen = plan.first(stage, part, len(there), in_order)
-        stage_of |= dict.fromkeys(chosen, stage)
-    return stage_of
+        free = [case for case in there if case not in taken]
+        in_order = shuffled(plan.seed, part.purpose, free)
+        chosen = plan.first(part, len(there), in_order)
+        stages[part.purpose] += chosen
+        taken.update(chosen)
+    return stages
 
 
 def _counted(keys: Iterable[Key]) -> str:
@@ -247,7 +258,7 @@ def _counted(keys: Iterable[Key]) -> str:
 def shuffled(seed: int, purpose: str, ids: Iterable[Any]) -> list[Any]:
     """Return ids, or tuples of ids, in an order that depends on them, the seed and the purpose alone."""
 
-    def place(name: Any) -> tuple[bytes, Any]:
-        return hashlib.sha256(f"{seed}:{purpose}:{name!r}".encode()).digest(), name
+    def place(name: Any) -> bytes:
+        return hashlib.sha256(f"{seed}:{purpose}:{name!r}".encode()).digest()
 
     return sorted(ids, key=place)

@@ -44,16 +44,15 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
         rarest_first = sorted(own, key=lambda shingle: (counts[shingle], shingle))
         prefix = rarest_first[: len(own) - math.ceil(SIMILAR * len(own)) + 1]
         earlier = set(chain.from_iterable(holders[shingle] for shingle in prefix))
-        similar = [other for other in earlier if _are_similar(own, sets[other])]
+        similar = []
+        for other in earlier:
+            if len(own & sets[other]) >= SIMILAR * len(own | sets[other]):
+                similar.append(other)
         repeats.append(min(similar, default=None))
         if not similar or number < kept:
             for shingle in prefix:
                 holders[shingle].append(number)
     return repeats
-
-
-def _are_similar(own: set[int], other: set[int]) -> bool:
-    return len(own & other) >= SIMILAR * len(own | other)
 
 
 class Evaluation:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median_high
 from typing import Any
@@ -64,7 +65,8 @@ class Dataset:
     @property
     def training(self) -> list[JsonObject]:
         """Return the rows of all splits but the test split."""
-        return [row for name, rows in self.splits.items() if name != TEST for row in rows]
+        stages = (rows for name, rows in self.splits.items() if name != TEST)
+        return list(chain.from_iterable(stages))
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,16 @@ def write_splits(
         pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
         frame = table.select([*TALLIED, "models"]).to_pandas().fillna(UNSTATED)
         frames.append(frame)
-        facts[name] = _facts_of(rows, limit)
+        seen = hashlib.sha256()
+        for row in rows:
+            seen.update(json.dumps(row, sort_keys=True).encode())
+        lengths = row_lengths(rows, limit.encoder) if limit else []
+        median = median_high(lengths) if lengths else None
+        facts[name] = {
+            "rows": len(rows),
+            "fingerprint": seen.hexdigest()[:12],
+            "tokens": {"median": median, "most": max(lengths, default=None)},
+        }
         for column in ("teacher", "quality"):
             facts[name][column] = frame[column].value_counts().sort_index().to_dict()
     if not frames:
@@ -240,19 +251,6 @@ def write_splits(
         "tokenizer": Path(limit.encoder.tokenizer.name_or_path).name if limit else None,
         "max_length": limit.max_length if limit else None,
     }
-
-
-def _facts_of(rows: Rows, limit: RowLimit | None) -> JsonObject:
-    """Return the number of some rows, their fingerprint and their lengths, which are None without a limit."""
-    seen = hashlib.sha256()
-    for row in rows:
-        seen.update(json.dumps(row, sort_keys=True).encode())
-    median = most = None
-    if limit:
-        lengths = row_lengths(rows, limit.encoder)
-        median, most = median_high(lengths), max(lengths)
-    tokens = {"median": median, "most": most}
-    return {"rows": len(rows), "fingerprint": seen.hexdigest()[:12], "tokens": tokens}
 
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:

@@ -5,7 +5,6 @@ TRL's prompt-completion data sets.
 """
 
 import random
-from collections.abc import Sequence
 
 from automedeval.records import Case, JsonObject, RecordError, Verdict, as_shown, digest
 from automedeval.rubrics import Rubric
@@ -25,11 +24,18 @@ def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> 
     case = as_shown(case, verdict)
     verdict.check_fit(len(case.responses))
     order = list(verdict.order)
-    rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
     random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
+    rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
     shown = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
-    reading = _reading(case, verdict, rubric, order, shown)
+    place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"
+    if rubric.scale is None or rubric.scores_criteria:
+        what = "scores several criteria" if rubric.scale else "has choices"
+        raise RecordError(f"{place} {what}; instructions are made of one score for each response")
+    scores = by_slot(verdict.scores or (), order)
+    low, high = rubric.scale
+    if any(score is None or not low <= score <= high for score in scores):
+        raise RecordError(f"{place}: scores must be from {low} to {high}, not {list(scores)}")
     texts = [case.responses[index].text for index in order]
     prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
     return {
@@ -44,20 +50,5 @@ def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> 
         "prompt_digest": digest(prompt),
         "source": case.extra.get("source"),
         "license": case.extra.get("license"),
-        **answer_columns(reading, rubric),
+        **answer_columns(ParsedAnswer(True, rationale=shown, scores=scores), rubric),
     }
-
-
-def _reading(
-    case: Case, verdict: Verdict, rubric: Rubric, order: Sequence[int], rationale: str | None
-) -> ParsedAnswer:
-    """Return the verdict with the responses in this order; check that it fits the case and the rubric."""
-    place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"
-    if rubric.scale is None or rubric.scores_criteria:
-        what = "scores several criteria" if rubric.scale else "has choices"
-        raise RecordError(f"{place} {what}; instructions are made of one score for each response")
-    values = by_slot(verdict.scores or (), order)
-    low, high = rubric.scale
-    if any(value is None or not low <= value <= high for value in values):
-        raise RecordError(f"{place}: scores must be from {low} to {high}, not {list(values)}")
-    return ParsedAnswer(True, rationale=rationale, scores=values)

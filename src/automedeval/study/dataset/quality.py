@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
@@ -34,6 +35,7 @@ from automedeval.records import (
     question_text,
 )
 from automedeval.rubrics.rationale import split_steps
+from automedeval.rubrics.slots import by_slot
 from automedeval.stats import bootstrap
 from automedeval.study.dataset.corruption import corrupt
 from automedeval.study.dataset.terms import terms
@@ -103,14 +105,19 @@ class QualityClassifier:
         with foreign_errors_at("the quality of verdicts cannot be learnt", ValueError):
             train, test = next(_folds(seed).split(truth, truth, cases))
             known = self._read([examples[at].shown for at in train])
-            features = known.features(self._learn_tone(known, truth[train], cases[train]))
-            self._machine = _search(_blocks(known.instructions.shape[1]), seed)
-            self._machine.fit(features, truth[train], groups=cases[train])
+            tones = self._learn_tone(known, truth[train], cases[train])
+            instructions = _instructions(known)
+            width = instructions.shape[1]
+            components = PCA(min(COMPONENTS, width), whiten=True, random_state=0)
+            of_instruction = ("instruction", components, slice(width))
+            others = ("others", StandardScaler(), slice(width, None))
+            self._machine = _search(ColumnTransformer([of_instruction, others]), seed)
+            self._machine.fit(_features(known, tones), truth[train], groups=cases[train])
             alone = _search(StandardScaler(), seed)
-            alone.fit(known.instructions, truth[train], groups=cases[train])
+            alone.fit(instructions, truth[train], groups=cases[train])
         held_out = [examples[at] for at in test]
         shown = [example.shown for example in held_out]
-        decided_alone = _names(alone.predict(self._read(shown).instructions))
+        decided_alone = _names(alone.predict(_instructions(self._read(shown))))
         return {
             **_measures(held_out, self.decide(shown)),
             "alone": _measures(held_out, decided_alone),
@@ -123,104 +130,100 @@ class QualityClassifier:
     def decide(self, verdicts: Sequence[Shown]) -> list[str]:
         """Return the quality of each valid verdict after `fit`: "high" or "low"."""
         readings = self._read(verdicts)
-        tones = self._tone.predict(readings.steps) if len(readings.steps) else np.empty(0)
-        return _names(self._machine.predict(readings.features(tones)))
+        steps = np.concatenate([reading.steps for reading in readings])
+        tones = self._tone.predict(steps) if len(steps) else np.empty(0)
+        return _names(self._machine.predict(_features(readings, tones)))
 
-    def _learn_tone(self, known: "_Readings", truth: np.ndarray, cases: np.ndarray) -> np.ndarray:
+    def _learn_tone(self, known: Sequence["_Reading"], truth: ndarray, cases: ndarray) -> ndarray:
         """Learn to tell a score by the words of its step; return the tone of each step by what its case did not teach.
 
         Only verdicts of high quality teach.
         """
-        teaches = truth[known.owners]
+        numbers = [len(reading.scores) for reading in known]
+        teaches = np.repeat(truth, numbers)
         if not teaches.any():
             raise RecordError("no verdict of high quality has steps on doctors and scores for them")
-        self._tone = Ridge().fit(known.steps, known.scores, teaches)
+        steps = np.concatenate([reading.steps for reading in known])
+        scores = np.concatenate([reading.scores for reading in known])
+        self._tone = Ridge().fit(steps, scores, teaches)
         return cross_val_predict(
             Ridge(),
-            known.steps,
-            known.scores,
-            groups=cases[known.owners],
+            steps,
+            scores,
+            groups=np.repeat(cases, numbers),
             cv=GroupKFold(FOLDS),
             params={"sample_weight": teaches},
         )
 
-    def _read(self, verdicts: Sequence[Shown]) -> "_Readings":
+    def _read(self, verdicts: Sequence[Shown]) -> list["_Reading"]:
         """Embed the texts of some verdicts."""
-        texts = list(dict.fromkeys(text for shown in verdicts for text in _texts(*shown)))
-        vectors = normalize(np.asarray(self.embed.encode(texts), float))
+        texts: dict[str, None] = {}
+        for shown in verdicts:
+            texts |= dict.fromkeys(_texts(*shown))
+        vectors = normalize(np.asarray(self.embed.encode(list(texts)), float))
         vector_of = dict(zip(texts, vectors))
-        parts = [_read(*shown, vector_of) for shown in verdicts]
-        instructions, relations, steps, scores = map(np.concatenate, zip(*parts))
-        owners = np.repeat(np.arange(len(parts)), [len(part.scores) for part in parts])
-        return _Readings(instructions, relations, steps, scores, owners)
-
-
-class _Readings(NamedTuple):
-    """What is read of n verdicts.
-
-    Their `instructions` [n, d] and `relations` [n, 16]; the vectors of m `steps` [m, d] on doctors with a score, these `scores`
-    [m], and the `owners` [m]: the number of each step's verdict.
-    """
-
-    instructions: np.ndarray
-    relations: np.ndarray
-    steps: np.ndarray
-    scores: np.ndarray
-    owners: np.ndarray
-
-    def features(self, tones: np.ndarray) -> np.ndarray:
-        """Return the features [n, d + 23]; `tones` are the scores [m] that the words of the steps suggest.
-
-        Of scores: how close they are to the tones of their steps, and whether tones are in their order.
-        """
-        fits = []
-        for number in range(len(self.instructions)):
-            own = self.owners == number
-            scores, told = self.scores[own], tones[own]
-            near = -np.abs(scores[:, None] - told)
-            ahead = scores[:, None] - scores
-            apart = told[:, None] - told
-            order = (np.sign(ahead) * apart).sum()
-            fits.append(
-                [*_closeness(near, range(len(scores))), order, (ahead * apart).min(initial=0)]
-            )
-        return np.hstack([self.instructions, self.relations, fits])
+        return [_read(*shown, vector_of) for shown in verdicts]
 
 
 class _Reading(NamedTuple):
-    """What is read of one verdict: the instruction [1, d], relations [1, 16], steps [m, d] and scores [m]."""
+    """What is read of one verdict.
 
-    instruction: np.ndarray
-    relations: np.ndarray
-    steps: np.ndarray
-    scores: np.ndarray
+    Its `instruction` [d] and 16 `relations`; the vectors of m `steps` [m, d] on doctors with a score, and these `scores` [m].
+    """
+
+    instruction: ndarray
+    relations: list[float]
+    steps: ndarray
+    scores: ndarray
 
 
-def _read(case: Case, verdict: Verdict, vector_of: Mapping[str, np.ndarray]) -> _Reading:
-    texts = _texts(case, verdict)
-    vectors = np.array([vector_of[text] for text in texts])
-    asked, answers = vectors[0], range(1, len(verdict.order) + 1)
+def _read(case: Case, verdict: Verdict, vector_of: Mapping[str, ndarray]) -> _Reading:
+    question, *texts = _texts(case, verdict)
+    responses = texts[: len(verdict.order)]
     steps = split_steps(verdict.rationale or "")
-    doctors = [doctor for doctor in answers if doctor in steps]
-    own = [doctor - 1 for doctor in doctors]
-    said = np.array([vector_of[steps[doctor]] for doctor in doctors]).reshape(-1, len(asked))
-    shared = [[_share(steps[doctor], texts[answer]) for answer in answers] for doctor in doctors]
-    lengths = [len(steps.get(doctor, "").split()) for doctor in answers]
+    own = [slot for slot in range(len(responses)) if slot + 1 in steps]
+    own_steps = [steps[slot + 1] for slot in own]
+    asked = vector_of[question]
+    answers = np.array([vector_of[response] for response in responses])
+    said = np.array([vector_of[step] for step in own_steps]).reshape(-1, len(asked))
+    shared = [[_share(step, response) for response in responses] for step in own_steps]
+    lengths = [len(steps.get(slot, "").split()) for slot in range(1, len(responses) + 1)]
     relations = [
-        *_closeness(said @ vectors[1 : len(answers) + 1].T, own),
+        *_closeness(said @ answers.T, own),
         *_closeness(np.array(shared), own),
         vector_of[steps[0]] @ asked if 0 in steps else 0.0,
-        np.mean(said @ asked) if doctors else 0.0,
-        len(doctors) / len(answers),
+        np.mean(said @ asked) if own else 0.0,
+        len(own) / len(responses),
         (verdict.rationale or "").rstrip().endswith((".", "!", "?", '"', "”", ")")),
         np.log1p(min(lengths)),
         np.log1p(np.mean(lengths)),
     ]
-    scores = verdict.scores or [None] * len(case.responses)
-    given = np.array([scores[verdict.order[at]] for at in own], float)  # NaN for None
+    given = np.array(by_slot(verdict.scores or (), verdict.order), float)[own]  # NaN for None
     scored = ~np.isnan(given)
-    instruction = np.mean(vectors, axis=0, keepdims=True)
-    return _Reading(instruction, np.array([relations], float), said[scored], given[scored])
+    instruction = np.mean([vector_of[text] for text in (question, *texts)], axis=0)
+    return _Reading(instruction, relations, said[scored], given[scored])
+
+
+def _instructions(readings: Sequence[_Reading]) -> ndarray:
+    """Return the instructions of n verdicts [n, d]."""
+    return np.array([reading.instruction for reading in readings])
+
+
+def _features(readings: Sequence[_Reading], tones: ndarray) -> ndarray:
+    """Return the features of n verdicts [n, d + 23]; `tones` are the scores that the words of all their steps suggest.
+
+    Of scores: how close they are to the tones of their steps, and whether tones are in their order.
+    """
+    features = []
+    ends = np.cumsum([len(reading.scores) for reading in readings])
+    for reading, told in zip(readings, np.split(tones, ends)):
+        near = -np.abs(reading.scores[:, None] - told)
+        ahead = reading.scores[:, None] - reading.scores
+        apart = told[:, None] - told
+        fit = _closeness(near, range(len(told)))
+        fit += [(np.sign(ahead) * apart).sum(), (ahead * apart).min(initial=0)]
+        features.append([*reading.instruction, *reading.relations, *fit])
+    return np.array(features)
 
 
 def _texts(case: Case, verdict: Verdict) -> list[str]:
@@ -236,14 +239,14 @@ def _share(step: str, response: str) -> float:
     return len(words & terms(response)) / max(len(words), 1)
 
 
-def _closeness(near: np.ndarray, own: Sequence[int]) -> list[float]:
+def _closeness(near: ndarray, own: Sequence[int]) -> list[float]:
     """Return five features of how close things are to their own, by closeness [things, others]; `own` are the columns of these.
 
     Smallest and mean closeness to the own, smallest and mean lead over the closest other, and the largest gain from swapping
     the own ones of two.
     """
     if len(own) < 2:
-        same = near[0, own[0]] if len(own) and near.size else 0.0
+        same = near[0, own[0]] if own else 0.0
         return [same, same, 0.0, 0.0, 0.0]
     rows = np.arange(len(own))
     same = near[rows, own]
@@ -255,23 +258,12 @@ def _closeness(near: np.ndarray, own: Sequence[int]) -> list[float]:
     return [same.min(), same.mean(), lead.min(), lead.mean(), gain.max()]
 
 
-def _names(decisions: np.ndarray) -> list[str]:
+def _names(decisions: ndarray) -> list[str]:
     return [QUALITIES[high] for high in decisions]
 
 
 def _folds(seed: int) -> StratifiedGroupKFold:
     return StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed)
-
-
-def _blocks(width: int) -> ColumnTransformer:
-    """Return the step that scales features; of the embedding, the first `width` ones, it takes a few components."""
-    components = PCA(min(COMPONENTS, width), whiten=True, random_state=0)
-    return ColumnTransformer(
-        [
-            ("instruction", components, slice(0, width)),
-            ("others", StandardScaler(), slice(width, None)),
-        ]
-    )
 
 
 def _search(scale: Any, seed: int) -> GridSearchCV:
@@ -282,9 +274,9 @@ def _search(scale: Any, seed: int) -> GridSearchCV:
     return GridSearchCV(pipeline, [linear, curved], cv=_folds(seed))
 
 
-def _cases_of(examples: Sequence[Labelled]) -> np.ndarray:
+def _cases_of(examples: Sequence[Labelled]) -> ndarray:
     """Return the id of each example's case."""
-    return np.array([case.id for case, _ in (example.shown for example in examples)])
+    return np.array([example.shown[0].id for example in examples])
 
 
 def _counts(examples: Sequence[Labelled]) -> dict[str, int]:
@@ -295,14 +287,13 @@ def _counts(examples: Sequence[Labelled]) -> dict[str, int]:
 def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> JsonObject:
     """Return the accuracy of decisions with its interval over cases, and how many were right of each kind."""
     hits = [quality == example.quality for example, quality in zip(held_out, decided)]
-    kinds: dict[str, dict[str, int]] = {}
-    for example, is_right in zip(held_out, hits):
-        counts = kinds.setdefault(example.kind, {"right": 0, "n": 0})
-        counts["right"] += is_right
-        counts["n"] += 1
+    kinds = {}
+    for kind in sorted({example.kind for example in held_out}):
+        of_kind = [hit for example, hit in zip(held_out, hits) if example.kind == kind]
+        kinds[kind] = {"right": sum(of_kind), "n": len(of_kind)}
     cases, rows = np.unique(_cases_of(held_out), return_inverse=True)
     accuracy = bootstrap.mean_of(np.array(hits, float), rows, len(cases), bounds=bootstrap.SHARE)
     return {
         "accuracy": bootstrap.estimate([accuracy], len(cases))[0].to_dict(),
-        "kinds": dict(sorted(kinds.items())),
+        "kinds": kinds,
     }

@@ -15,6 +15,11 @@ SCORES = {"right": 5, "cut": 4, "near": 2, "far": 1}
 WORDS = 100  # of a response at most: one piece of an answer, as encoders read it
 SEED = 0
 CUT = 3  # a cut answer has at most one word in so many
+LACKING = {  # kind → why a case without it is left out
+    "right": "no answer",
+    "near": "no other answer on the same topic",
+    "far": "no other answer about something else",
+}
 
 
 def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]], Counter[str]]:
@@ -42,26 +47,19 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
     without: Counter[str] = Counter()
     for case in cases:
         rng = random.Random(f"{SEED}:{case.id}".encode())
-        right = _answer(case)
-        texts = {"right": right}
-        if not right:
-            without["no answer"] += 1
-            continue
-        of_same = _turn(of_topic[_topic(case)], rng)
-        if not (near := _first(of_same, texts)):
-            without["no other answer on the same topic"] += 1
-            continue
-        texts["near"] = near
-        words = set(_topic(case).split())
+        topic = _topic(case)
+        words = set(topic.split())
+        near = _turn(of_topic[topic], rng)
         # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
-        of_other = (
-            other for other in _turn(answered, rng) if words.isdisjoint(_topic(other).split())
-        )
-        if not (far := _first(of_other, texts)):
-            without["no other answer about something else"] += 1
+        others = _turn(answered, rng)
+        far = (other for other in others if words.isdisjoint(_topic(other).split()))
+        texts = {"right": _answer(case)}
+        texts["near"] = _first(near, texts)
+        texts["far"] = _first(far, texts)
+        if lacking := [kind for kind, text in texts.items() if not text]:
+            without[LACKING[lacking[0]]] += 1
             continue
-        texts["far"] = far
-        cut = clip(right, max(1, len(right.split()) // CUT))
+        cut = clip(texts["right"], max(1, len(texts["right"].split()) // CUT))
         if _is_new(cut, texts):
             texts["cut"] = cut
         kinds = list(texts)
@@ -86,9 +84,9 @@ def _turn(cases: list[Case], rng: random.Random) -> list[Case]:
     return cases[start:] + cases[:start]
 
 
-def _first(cases: Iterable[Case], texts: Mapping[str, str]) -> str | None:
-    """Return the first answer of these cases that is none of the texts."""
-    return next((answer for answer in map(_answer, cases) if _is_new(answer, texts)), None)
+def _first(cases: Iterable[Case], texts: Mapping[str, str]) -> str:
+    """Return the first answer of these cases that is none of the texts; empty if there is none."""
+    return next((answer for answer in map(_answer, cases) if _is_new(answer, texts)), "")
 
 
 def _is_new(answer: str, texts: Mapping[str, str]) -> bool:

@@ -1,8 +1,8 @@
 """Join teacher verdicts with their cases, and reject those that no instruction can be made of."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any
 
@@ -19,20 +19,20 @@ from automedeval.records import (
 from automedeval.records.journal import arithmetic
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.types import take
+from automedeval.rubrics import Rubric
 
 Key = tuple[str, str]  # (case id, teacher)
 
 
 @dataclass(slots=True)
 class JudgedCase:
-    """A case, one teacher's verdict on it, and the verdict's digest as it was read.
+    """A case, and one teacher's verdict on it.
 
     `failed` are the criteria that it fails by the physicians' ratings, None if nobody rated it.
     """
 
     case: Case
     verdict: Verdict
-    digest: str
     failed: tuple[str, ...] | None = None
 
     @property
@@ -42,7 +42,7 @@ class JudgedCase:
     @property
     def rated(self) -> tuple[str, str, str]:
         """Return what ratings call the verdict: case id, judge, digest."""
-        return self.case.id, self.verdict.judge, self.digest
+        return self.case.id, self.verdict.judge, self.verdict.digest
 
     @property
     def shown(self) -> tuple[Case, Verdict]:
@@ -55,23 +55,37 @@ def counted(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {numbers[name]:,}" for name in sorted(numbers))
 
 
+@dataclass
 class JudgedCases:
-    """Cases by id, teacher verdicts by (case id, teacher), and a record of every verdict that was rejected."""
+    """Cases with their teachers' verdicts.
 
-    def __init__(self) -> None:
-        self.cases: dict[str, Case] = {}
-        self.facts: dict[Key, JudgedCase] = {}
-        self.dropped: list[JsonObject] = []
+    Attributes:
+        rubrics: by name; what a verdict may be by.
+        cases, facts: the cases by id, the verdicts by (case id, teacher).
+        dropped: a record of every verdict that was rejected.
+        arithmetic: the lines reported so far.
+    """
+
+    rubrics: Mapping[str, Rubric]
+    cases: dict[str, Case] = field(default_factory=dict)
+    facts: dict[Key, JudgedCase] = field(default_factory=dict)
+    dropped: list[JsonObject] = field(default_factory=list)
+    arithmetic: list[str] = field(default_factory=list)
+
+    def report(self, *lines: str) -> None:
+        """Print the lines that report a step, and keep them for the card."""
+        for line in lines:
+            print(line)
+        self.arithmetic += lines
 
     def read(
         self,
         cases: Sequence[str],
         verdicts: Sequence[str],
-        rubrics: Iterable[str],
         licenses: Mapping[str, str],
         **table: Any,
-    ) -> list[str]:
-        """Read and join all files; return lines that report how many records were kept.
+    ) -> None:
+        """Read and join all files; report how many records were kept.
 
         NAME=FILE among `cases` sets the source of cases that have none, `licenses` the licence of a source's; `table` is as
         `read_cases` has it. RecordError for a source or licence that is no text; a verdict without a teacher, by an unknown
@@ -87,18 +101,17 @@ class JudgedCases:
                     license = take(case.extra, "license", (str, NoneType), None)
                 about = {"source": own_source, "license": license or licenses.get(own_source or "")}
                 self.cases[case.id] = replace(case, extra={**case.extra, **about})
-        known = sorted(rubrics)
         for place, verdict in placed_verdicts(verdicts, self.cases, with_reference=True):
             with errors_at(place):
-                self._take(verdict, known)
+                self._take(verdict)
         number = len(self.facts) + len(self.dropped)
         line = arithmetic("verdicts", number, Counter(record["reason"] for record in self.dropped))
         if not self.facts:
             raise RecordError(f"{line}: no verdict is left")
         by_teacher = Counter(teacher for _, teacher in self.facts)
-        return [f"{len(self.cases):,} cases", f"{line}; {counted(by_teacher)}"]
+        self.report(f"{len(self.cases):,} cases", f"{line}; {counted(by_teacher)}")
 
-    def _take(self, verdict: Verdict, rubrics: Sequence[str]) -> None:
+    def _take(self, verdict: Verdict) -> None:
         """Keep a verdict as a fact on its case, or reject it; RecordError if somebody has to mend it."""
         if verdict.teacher is None:
             raise RecordError("'teacher' is missing; instructions are built from teacher verdicts")
@@ -106,8 +119,8 @@ class JudgedCases:
         case = self.cases.get(verdict.case_id)
         if case is None or not verdict.valid:
             return self._drop(verdict, "invalid" if case else "of no case here")
-        if verdict.rubric not in rubrics:
-            known = ", ".join(rubrics)
+        if verdict.rubric not in self.rubrics:
+            known = ", ".join(sorted(self.rubrics))
             raise RecordError(
                 f"no rubric {verdict.rubric!r} among {known}; give yours with --rubrics"
             )
@@ -118,7 +131,7 @@ class JudgedCases:
         # What no instruction uses is most of a teacher's record.
         extra = {name: value for name, value in verdict.extra.items() if name != "transcript"}
         slim = replace(verdict, raw="", knowledge=None, extra=extra)
-        self.facts[key] = JudgedCase(case, slim, verdict.digest)
+        self.facts[key] = JudgedCase(case, slim)
 
     def reject(self, what: str, faults: Mapping[Key, str], number: int | None = None) -> str:
         """Reject the verdicts that have a fault; return the line that reports it of all verdicts, or of a `number` of them."""

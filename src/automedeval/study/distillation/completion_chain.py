@@ -23,7 +23,7 @@ from typing import Any
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Dialogue, Prompt
-from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
+from automedeval.records import REFERENCE, Case, JsonObject, RecordError, Response, Verdict, digest
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
@@ -101,8 +101,8 @@ class CompletionChain:
         rubric, case = self.rubric, request.case
         label = f"{rubric.name}:{rubric.fingerprint}"
         texts = [case.responses[index].text for index in request.slots]
-        asked: list[tuple[str, list[Any] | None]] = []
-        knowledge: list[dict[str, Any]] = []
+        asked: list[tuple[str, Any]] = []
+        knowledge: list[JsonObject] = []
         usage: Counter[str] = Counter()
         seen: set[str] = set()
         ended: str | None = None
@@ -160,22 +160,20 @@ class CompletionChain:
 
 def overview(verdicts: Sequence[Verdict], cases: int, new: int) -> str:
     """Summarise the chains of `cases` cases, `new` of them judged in this run: how they ended, calls, questions, tokens."""
-    total = len(verdicts)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
-    invalid = errors.total()
     ended = Counter(verdict.extra["ended"] for verdict in verdicts)
-    ends = [f"{name} {ended[name]:,}" for name in ENDED]
     calls = sum(verdict.extra["rounds"] for verdict in verdicts)
     asked = sum(len(verdict.knowledge or ()) for verdict in verdicts)
     tokens: Counter[str] = Counter()
     for verdict in verdicts:
         tokens.update(verdict.usage)
-    read, written = tokens["prompt_tokens"], tokens["completion_tokens"]
+    missing, invalid = cases - len(verdicts), errors.total()
     lines = [
-        f"{cases:,} cases → {total:,} verdicts ({new:,} new), {cases - total:,} missing",
-        f"  {total:,} verdicts → {total - invalid:,} valid, {invalid:,} invalid",
-        f"  ended: {', '.join(ends)}",
-        f"  {calls:,} calls, {asked:,} questions looked up, tokens: {read:,} read, {written:,} written",
+        f"{cases:,} cases → {len(verdicts):,} verdicts ({new:,} new), {missing:,} missing",
+        f"  {len(verdicts) - invalid:,} valid, {invalid:,} invalid",
+        f"  ended: {', '.join(f'{name} {ended[name]:,}' for name in ENDED)}",
+        f"  {calls:,} calls, {asked:,} questions looked up",
+        f"  {tokens['prompt_tokens']:,} tokens read, {tokens['completion_tokens']:,} written",
     ]
     lines += [f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)]
     return "\n".join(lines)
