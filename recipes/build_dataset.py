@@ -12,6 +12,7 @@ The folder is replaced as a whole when everything is written.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import automedeval
@@ -78,10 +79,8 @@ def main() -> None:
     # --- 3. Assign cases to teachers and stages (section 3.2, Table 1) ----------------------------------------------------
     assignment = data.assign()
     # --- 4. Leave out training cases that repeat evaluation cases ---------------------------------------------------------
-    data.drop_leaks(
-        assignment,
-        (case for path in args.evaluation_cases for case in read_cases(path, 0, **args.table)),
-    )
+    files = (read_cases(path, 0, **args.table) for path in args.evaluation_cases)
+    data.drop_leaks(assignment, chain.from_iterable(files))
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
     with new_dataset(args.output) as place:
         facts = data.write(assignment, place, limit)

@@ -118,12 +118,9 @@ def main() -> None:
     encoder = encoder_args.load()
     adapter = Path(args.relevance) / "adapter"
     networks = encoder, PairReader(base, adapter, encoder.device)
-    files = zip(args.cases, args.ratings, ranges)
-    sets = [
-        rated_set
-        for path, ratings, scale in files
-        for rated_set in rated(path, ratings, args, scale, networks)
-    ]
+    sets: list[Rated] = []
+    for path, ratings, scale in zip(args.cases, args.ratings, ranges):
+        sets += rated(path, ratings, args, scale, networks)
     scales = {}
     for name in SCALES:
         parts = [rated_set.part(rated_set.learnt) for rated_set in sets if rated_set.scale == name]

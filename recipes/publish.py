@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 from huggingface_hub import HfApi, get_token
@@ -91,7 +91,7 @@ def main() -> None:
 def positional(words: Sequence[str]) -> list[str]:
     """Return a command line with --kind and --folder in front of its first words that are not options."""
     named = list(takewhile(lambda word: not word.startswith("-"), words[:2]))
-    options = [part for pair in zip(("--kind", "--folder"), named) for part in pair]
+    options = chain.from_iterable(zip(("--kind", "--folder"), named))
     return [*options, *words[len(named) :]]
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def main() -> None:
 def scored_cases(args: ListArguments) -> Iterator[Scored]:
     """Yield cases with the scores of their responses."""
     if not args.ratings:
-        alone = [case for path in args.cases for case in read_cases(path, 0, **args.table)]
+        files = (read_cases(path, 0, **args.table) for path in args.cases)
+        alone = list(chain.from_iterable(files))
         made, without = lists_of_pairs(alone)
         print(arithmetic("cases", len(alone), without))
         yield from made
@@ -119,9 +121,8 @@ def scored_cases(args: ListArguments) -> Iterator[Scored]:
 
 def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
     """Return the cases that repeat no evaluation case; print the arithmetic."""
-    evaluation = Evaluation(
-        case for path in args.evaluation_cases for case in read_cases(path, **args.table)
-    )
+    files = (read_cases(path, **args.table) for path in args.evaluation_cases)
+    evaluation = Evaluation(chain.from_iterable(files))
     leaks = dict(evaluation.leaks(case for case, _ in scored))
     print(arithmetic("cases", len(scored), Counter(leaks.values())))
     return [(case, scores) for case, scores in scored if case.id not in leaks]

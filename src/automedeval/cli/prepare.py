@@ -105,9 +105,7 @@ def main() -> None:
         with errors_at(row.place):
             Case.from_dict(row.case.to_dict(), least_responses=0)
     if args.ids:
-        others = {row.case.id for row in rows} - named_ids(args.ids, rows)
-        faults = {name: {"reason": "not in --ids"} for name in others}
-        rows = sifted("cases", rows, faults, dropped)
+        rows = sifted("cases", rows, unnamed(rows, args.ids), dropped)
     rows = sifted("cases", rows, repeats(rows, args.near_duplicates == "keep"), dropped)
     if args.sample is not None and args.sample < len(rows):
         drawn = sorted(random.Random(0).sample(range(len(rows)), args.sample))
@@ -146,8 +144,8 @@ def exclusions(rows: Iterable[SourceRow]) -> Faults:
     return {name: {"reason": reason} for name, reason in reasons.items() if reason}
 
 
-def named_ids(files: Iterable[str], rows: Iterable[SourceRow]) -> set[str]:
-    """Return the ids that some files name; RecordError for one that no row has."""
+def unnamed(rows: Iterable[SourceRow], files: Iterable[str]) -> Faults:
+    """Return the cases whose ids the files do not name; RecordError for an id that no row has."""
     known = {row.case.id for row in rows}
     wanted = set()
     for path in files:
@@ -156,7 +154,7 @@ def named_ids(files: Iterable[str], rows: Iterable[SourceRow]) -> set[str]:
             if not isinstance(name, str) or name not in known:
                 raise RecordError(f"{place}: no case of --input has the id {name!r}")
             wanted.add(name)
-    return wanted
+    return {name: {"reason": "not in --ids"} for name in known - wanted}
 
 
 def repeats(rows: list[SourceRow], keep: bool) -> Faults:
@@ -235,5 +233,5 @@ def summary(cases: list[Case]) -> str:
     references = sum(case.reference is not None for case in cases)
     topics = len({case.topic for case in cases if case.topic})
     criteria = sum(len(case.criteria) for case in cases)
-    counts = f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
-    return f"{counts}, {criteria:,} criteria" if criteria else counts
+    counts = f"{references:,} with a reference, {responses:,} responses, {topics:,} topics"
+    return f"{len(cases):,} cases: {counts}, {criteria:,} criteria"
