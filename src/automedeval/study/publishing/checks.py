@@ -3,6 +3,7 @@
 Nothing here sends anything. Every problem raises RecordError with a line that names the file; then nothing is published.
 """
 
+import fnmatch
 import json
 import re
 from collections import Counter
@@ -70,9 +71,9 @@ def check(
     `pseudonyms` says that annotators' names in the files are such.
     """
     rules = RULES["kinds"][kind]
-    for pattern, what in rules["files"].items():
-        if not any(re.fullmatch(pattern, path) for path in contents):
-            raise RecordError(f"{source}: a {kind} needs {what}")
+    for pattern in rules["files"]:
+        if not fnmatch.filter(contents, pattern):
+            raise RecordError(f"{source}: a {kind} needs {pattern}")
     allowed = {*RULES["plain"], *rules["suffixes"]}
     people = {} if pseudonyms else PEOPLE
     licences: Licences = Counter()
