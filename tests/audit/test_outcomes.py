@@ -37,7 +37,7 @@ def reader_of(count: int, verdicts: list[Verdict], rubric=RUBRIC) -> ScoreReader
     return ScoreReader(VerdictTable(cases_of(count), verdicts, rubric))
 
 
-def share_of(reader: ScoreReader | CriteriaReader, perturbation: Perturbation, cases: int) -> float:
+def share_of(reader, perturbation: Perturbation, cases: int) -> float:
     measured = reader.measure(perturbation)
     return value_of(measured.share, cases)
 
@@ -166,16 +166,17 @@ def test_empty_and_unread_answers_are_not_changed(scores, indices):
     assert [answer.index for answer in answers] == indices
 
 
-def says(*met: bool | None) -> Verdict:
+def says(*met: bool | None, place: int = 0) -> Verdict:
     checklist = {"met": list(met), "score": 0.1}
-    return Verdict(CASE.id, "j", "checklist@1", (0,), valid=True, checklist=checklist)
+    return Verdict(CASE.id, "j", "checklist@1", (place,), valid=True, checklist=checklist)
 
 
 @pytest.fixture(scope="module")
-def criteria() -> tuple[CriteriaReader, list]:
+def criteria():
     """Return a reader of a case with criteria of 5, 3 and -4 points, and its answer."""
-    case = case_of(0, ["m"], criteria=ROWS["criteria of the case"])
-    reader = CriteriaReader(Cases([case], "cases"), [MET, says(None, False, None)])
+    case = case_of(0, ["m", "n"], criteria=ROWS["criteria of the case"])
+    verdicts = [MET, says(None, False, None, place=1)]
+    reader = CriteriaReader(VerdictTable(Cases([case], "cases"), verdicts))
     request = Request(case, (0,), checklist=True)
     return reader, [reader.answers([request], [MET])]
 

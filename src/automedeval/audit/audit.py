@@ -97,11 +97,11 @@ def audit_judge(
         )
     arguments = (args, encoder, chat)
     verdicts = judge_all(judge, requests, output / CLEAN, processes, *arguments)
-    clean = list(verdicts.values())
-    reader: ScoreReader | CriteriaReader = CriteriaReader(cases, clean)
-    if not checklist:
-        by = None if without_scale(judge.rubric_name) else rubric
-        reader = ScoreReader(VerdictTable(cases, clean, by))
+    by = None if without_scale(judge.rubric_name) else rubric
+    judged = VerdictTable(cases, list(verdicts.values()), by)
+    reader: ScoreReader | CriteriaReader = ScoreReader(judged)
+    if checklist:
+        reader = CriteriaReader(judged)
 
     answers = []
     for of_case in planned:

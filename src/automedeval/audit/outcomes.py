@@ -14,7 +14,6 @@ from numpy import ndarray
 from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.audit.trials import Trial, ValuedAnswer
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import (
     Values,
     VerdictTable,
@@ -23,7 +22,15 @@ from automedeval.meta_evaluation.verdicts.table import (
 )
 from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.stats.agreement import SAME, in_steps
-from automedeval.stats.bootstrap import Statistic, divide, is_known, ratio, sums_at, undefined
+from automedeval.stats.bootstrap import (
+    Statistic,
+    case_sums,
+    divide,
+    is_known,
+    ratio,
+    sums_at,
+    undefined,
+)
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
 ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
@@ -206,16 +213,12 @@ def _slot_effects(judge: VerdictTable) -> ndarray:
 
 
 class CriteriaReader:
-    """Reads which criteria are met: shares count criteria, and a score is a share of the positive points.
-
-    Args:
-        verdicts: those on the unchanged cases.
-    """
+    """Reads which criteria are met: shares count criteria, and a score is a share of the positive points."""
 
     unit = "the score, of which 1 is all positive points"
 
-    def __init__(self, cases: Cases, verdicts: Sequence[Verdict]):
-        self.cases, self.verdicts = cases, verdicts
+    def __init__(self, judged: VerdictTable):
+        self.judged = judged
 
     def answers(
         self, requests: Sequence[Request], verdicts: Sequence[Verdict]
@@ -247,17 +250,13 @@ class CriteriaReader:
             hits, counted = gained != 0, read
             shifts = [abs(shift) for shift in shifts]
         counts = (int(which.sum()) for which in (hits, counted, known & ~read, known))
-        return Outcome(trial, self.cases.index[case.id], shifts, *counts)
+        return Outcome(trial, self.judged.cases.index[case.id], shifts, *counts)
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
-        criteria, read, met = np.zeros((3, len(self.cases)))
-        for verdict in self.verdicts:
-            number = self.cases.index[verdict.case_id]
-            readings = _met(verdict, self.cases.records[number])
-            criteria[number] += len(readings)
-            read[number] += len(readings) - readings.count(None)
-            met[number] += readings.count(True)
+        cases, shares = self.judged.cases, self.judged.met
+        parts = [np.ones(len(shares)), is_known(shares), shares == 1]
+        criteria, read, met = case_sums(parts, cases.case_of_item, len(cases)).T
         if perturbation.should == READ:
             return Measure(ratio(read, criteria, "no criterion"))
         if perturbation.should == "differ":
