@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from automedeval.records.types import Record
 
 TOKENS = 200  # of a passage at most
 OVERLAP = 40  # of what a passage repeats at most: whole sentences, at most two
+Count = Callable[[Sequence[str]], list[int]]  # texts → their numbers of tokens
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
@@ -62,22 +64,14 @@ class Line(Record):
     page: int | None = None
 
 
-@dataclass(frozen=True)
-class Block:
-    """A paragraph or a list entry, with its place in the book."""
+class Piece(NamedTuple):
+    """A paragraph, a list entry or a part of one, with its place in the book; `size` is in tokens, 0 until it is counted."""
 
     section: str
     page: int | None
     text: str
     book: str | None = None
-
-
-class Piece(NamedTuple):
-    """A sentence of a block, or a part of a long one, with its number of tokens."""
-
-    block: Block
-    text: str
-    size: int
+    size: int = 0
 
 
 @dataclass
@@ -97,29 +91,32 @@ class Book:
     def __post_init__(self) -> None:
         if not self.file.is_file():
             raise RecordError(f"{self.file}: no such file")
-        if self.file.suffix.lower() not in SUFFIXES:
+        if self.suffix not in SUFFIXES:
             raise RecordError(f"{self.file}: a book is one of {', '.join(SUFFIXES)}")
-        if self.file.suffix.lower() == ".pdf":
+        if self.suffix == ".pdf":
             _open_pdf(self.file)
 
-    def blocks(self) -> list[Block]:
+    @property
+    def suffix(self) -> str:
+        return self.file.suffix.lower()
+
+    def blocks(self) -> list[Piece]:
         """Return the paragraphs in order; raise RecordError if the file cannot be read, or contains no text."""
-        suffix = self.file.suffix.lower()
-        if suffix == ".jsonl":
+        if self.suffix == ".jsonl":
             blocks = list(_lines_blocks(self.file))
-        elif suffix == ".pdf":
+        elif self.suffix == ".pdf":
             blocks = self._pdf_blocks()
-        elif suffix == ".txt":
-            blocks = [Block("", None, text) for text in _paragraphs(read_text(self.file))]
+        elif self.suffix == ".txt":
+            blocks = [Piece("", None, text) for text in _paragraphs(read_text(self.file))]
         else:
             blocks = list(_markdown_blocks(read_text(self.file)))
         if not blocks:
             scans = f": {self.pages_without_text} pages without text, perhaps scans"
-            pages = scans if suffix == ".pdf" else ""
+            pages = scans if self.suffix == ".pdf" else ""
             raise RecordError(f"{self.file}: the book holds no text{pages}")
         return blocks
 
-    def _pdf_blocks(self) -> list[Block]:
+    def _pdf_blocks(self) -> list[Piece]:
         pages = []
         for number, page in enumerate(_open_pdf(self.file).pages, 1):
             with foreign_errors_at(f"{self.file}: page {number}"):
@@ -130,12 +127,12 @@ class Book:
         for number, lines in enumerate(_without_running_heads(pages), 1):
             # Words that are divided at the end of a line are joined.
             text = re.sub(r"(?<=[a-z])-\n(?=[a-z])", "", "\n".join(lines))
-            blocks += [Block("", number, paragraph) for paragraph in _paragraphs(text)]
+            blocks += [Piece("", number, paragraph) for paragraph in _paragraphs(text)]
         return blocks
 
     def passages(
         self,
-        count: Callable[[Sequence[str]], list[int]],
+        count: Count,
         tokens: int = TOKENS,
         overlap: int = OVERLAP,
     ) -> list[Passage]:
@@ -145,18 +142,17 @@ class Book:
         """
         blocks = self.blocks()
         self.words = sum(len(block.text.split()) for block in blocks)
-        placed = []
+        parts = []
         for block in blocks:
-            placed += [(block, text) for text in sentences(block.text)]
+            parts += [block._replace(text=text) for text in sentences(block.text)]
         pieces = []
-        for (block, text), size in zip(placed, count([text for _, text in placed])):
-            piece = Piece(block, text, size)
-            pieces += [piece] if size <= tokens else _cut(piece, count, tokens)
+        for sentence in _counted(parts, count):
+            pieces += [sentence] if sentence.size <= tokens else _cut(sentence, count, tokens)
         passages = []
-        for (book, section), run in groupby(pieces, _section):
+        for (book, section), run in groupby(pieces, attrgetter("book", "section")):
             for passage in _pack(run, tokens, overlap):
-                page = passage[0].block.page
-                passages.append(Passage.of(book or self.file.stem, section, page, _text(passage)))
+                page, text = passage[0].page, _text(passage)
+                passages.append(Passage.of(book or self.file.stem, section, page, text))
         return passages
 
 
@@ -169,13 +165,9 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     skipped: Counter[str] = Counter()
     for kind, place in map(named_file, map(str, paths)):
         path = Path(place)
-        if not path.is_dir():
-            kinds.setdefault(path, kind)
-            continue
-        for file in sorted(path.rglob("*")):
-            if not file.is_file() or file.name.startswith("."):
-                continue
-            if file.suffix.lower() in SUFFIXES:
+        inside = filter(Path.is_file, sorted(path.rglob("[!.]*")))
+        for file in inside if path.is_dir() else [path]:
+            if file == path or file.suffix.lower() in SUFFIXES:
                 kinds.setdefault(file, kind)
             else:
                 skipped[file.suffix.lower() or file.name] += 1
@@ -236,15 +228,15 @@ def _paragraphs(text: str) -> Iterator[str]:
             lines.append(line)
 
 
-def _lines_blocks(file: Path) -> Iterator[Block]:
+def _lines_blocks(file: Path) -> Iterator[Piece]:
     """Yield the paragraphs of a JSON Lines book."""
     for line in read_records(file, Line):
         headings = dict.fromkeys(filter(None, (line.module, line.section)))
         for text in _paragraphs(line.text):
-            yield Block(" > ".join(headings), line.page, text, line.book or None)
+            yield Piece(" > ".join(headings), line.page, text, line.book or None)
 
 
-def _markdown_blocks(text: str) -> Iterator[Block]:
+def _markdown_blocks(text: str) -> Iterator[Piece]:
     """Yield the paragraphs with their headings; if there is only one heading of the first level, it is the book's title."""
     path: dict[int, str] = {}  # level → heading
     parts: list[tuple[dict[int, str], list[str]]] = [({}, [])]  # headings above, lines
@@ -266,22 +258,25 @@ def _markdown_blocks(text: str) -> Iterator[Block]:
         if title is not None:
             path.pop(1, None)
         for paragraph in _paragraphs("\n".join(lines)):
-            yield Block(" > ".join(path.values()), None, paragraph, title)
+            yield Piece(" > ".join(path.values()), None, paragraph, title)
 
 
-def _cut(
-    sentence: Piece, count: Callable[[Sequence[str]], list[int]], tokens: int
-) -> Iterator[Piece]:
+def _counted(pieces: Sequence[Piece], count: Count) -> list[Piece]:
+    sizes = count([piece.text for piece in pieces])
+    return [piece._replace(size=size) for piece, size in zip(pieces, sizes)]
+
+
+def _cut(sentence: Piece, count: Count, tokens: int) -> Iterator[Piece]:
     """Cut a sentence between words, and a word that is too long between characters."""
-    parts: list[str] = []
-    words = sentence.text.split()
-    for word, size in zip(words, count(words)):
+    words = [sentence._replace(text=word) for word in sentence.text.split()]
+    parts = []
+    for word in _counted(words, count):
         # One character may be several tokens, so a part of one character can still be too long.
-        step = len(word) if size <= tokens else max(1, tokens // 4)
-        parts += [word[at : at + step] for at in range(0, len(word), step)]
-    pieces = [Piece(sentence.block, part, size) for part, size in zip(parts, count(parts))]
-    for run in _pack(pieces, tokens, 0):
-        yield Piece(sentence.block, _text(run), _size(run))
+        step = len(word.text) if word.size <= tokens else max(1, tokens // 4)
+        places = range(0, len(word.text), step)
+        parts += [word._replace(text=word.text[at : at + step]) for at in places]
+    for run in _pack(_counted(parts, count), tokens, 0):
+        yield sentence._replace(text=_text(run), size=_size(run))
 
 
 def _pack(run: Iterable[Piece], tokens: int, overlap: int) -> Iterator[list[Piece]]:
@@ -297,10 +292,6 @@ def _pack(run: Iterable[Piece], tokens: int, overlap: int) -> Iterator[list[Piec
         passage.append(sentence)
     if passage:
         yield passage
-
-
-def _section(piece: Piece) -> tuple[str | None, str]:
-    return piece.block.book, piece.block.section
 
 
 def _size(pieces: Sequence[Piece]) -> int:

@@ -114,6 +114,7 @@ _PATTERNS = {
 }
 _PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
 _READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}
+_BY_FACTOR = attrgetter("factor")
 _FORMS = ("apart", "times a period", "every", "hourly", "adverb", "amount")  # how often comes first
 
 
@@ -129,14 +130,19 @@ def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
             (allowed, place) for allowed, place in beside if allowed.counted or number.counted < 2
         ]
         for end in {number.low, number.high} if measures else ():
-            factors = [_factor(end, allowed, number.is_daily) for allowed, _ in measures]
-            nearest, place = measures[factors.index(min(factors))]
-            least = min(_factor(end, allowed, number.is_daily) for allowed, _ in beside)
-            if least >= FACTOR - ROUNDING:
-                different.append(Difference(min(factors), number, nearest, place))
-    by_factor = attrgetter("factor")
-    worst = {difference.number: difference for difference in sorted(different, key=by_factor)}
-    return sorted(worst.values(), key=by_factor, reverse=True)
+            if _nearest(number, end, beside).factor >= FACTOR - ROUNDING:
+                different.append(_nearest(number, end, measures))
+    worst = {difference.number: difference for difference in sorted(different, key=_BY_FACTOR)}
+    return sorted(worst.values(), key=_BY_FACTOR, reverse=True)
+
+
+def _nearest(number: Number, end: float, known: Sequence[tuple[Number, int]]) -> Difference:
+    """Return how an end of a number differs from the nearest of others, which stand with their sources."""
+    is_least = number.is_daily
+    found = [
+        Difference(_factor(end, allowed, is_least), number, allowed, at) for allowed, at in known
+    ]
+    return min(found, key=_BY_FACTOR)
 
 
 def _factor(value: float, allowed: Number, is_least: bool) -> float:

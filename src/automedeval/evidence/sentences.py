@@ -35,7 +35,7 @@ def spans(text: str) -> Iterator[Span]:
 
     A line above a list, such as "Do not:", stands above each of its items, and a heading above all up to the next.
     """
-    heading, lists = "", list[tuple[int, str]]()  # the indents of the lines above lists, and these
+    lists: list[tuple[int, str]] = []  # the lines above lists, the heading first, by their indents
     last, was_item = 0, False
     for line in _LINE.finditer(text):
         bullet = _BULLET.match(line[0])
@@ -44,16 +44,16 @@ def spans(text: str) -> Iterator[Span]:
         indent = len(line[0]) - len(line[0].lstrip()) if is_item else -1
         is_below = not (is_item or was_item) and text[last : line.start()] == "\n"
         if is_heading:
-            heading, lists = "", []
+            lists = []
         while lists and lists[-1][0] >= indent and not is_below:
             lists.pop()
-        above = ": ".join(filter(None, [heading, *(text for _, text in lists)]))
+        above = ": ".join(words for _, words in lists if words)
         last, was_item, start, end = line.end(), is_item, 0, 0
         for start, end in _sentences(line[0], bullet.end() if bullet else 0):
             yield Span(line.start() + start, line.start() + end, above)
         words = _MARKUP.sub("", line[0][start:end]).strip(" :|")
         if is_heading:
-            heading = words
+            lists = [(-2, words)]  # which no indent takes away
         elif _opens_list(line[0].rstrip(" *_"), text[line.end() :].lstrip("\n")):
             lists.append((-1 if _TABLE.search(line[0]) else indent, words))
 

@@ -4,6 +4,7 @@ inspect score LOG --scorer automedeval/judge -S judge=openai:MODEL -S base_url=h
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -24,35 +25,33 @@ from automedeval.records import Case, JsonObject, Response
 from automedeval.records.tables.columns import is_choice
 
 
+@dataclass
+class Batch:
+    """Answers that are judged in one call, and afterwards the score of each, or what was raised."""
+
+    answers: list[Case] = field(default_factory=list)
+    outcomes: Sequence[JsonObject | Exception] = ()
+
+
 class Together:
     """Judge in one call all answers that wait: at first those of all samples, then those that came in meanwhile."""
 
     def __init__(self, settings: JsonObject):
         self.settings, self.lock = settings, anyio.Lock()
         self.judge: BaseJudge | None = None
-        self.waiting: dict[object, Case] = {}
-        self.done: dict[object, JsonObject | Exception] = {}
+        self.waiting = Batch()
 
-    async def score(self, answer: Case) -> dict:
+    async def score(self, answer: Case) -> JsonObject:
         """Return the score of an answer, see `score_answers`."""
-        ticket = object()
-        self.waiting[ticket] = answer
-        try:
-            async with (
-                self.lock
-            ):  # it lets the other samples run before it is held, so that they wait too
-                if ticket not in self.done:
-                    taken, self.waiting = self.waiting, {}
-                    with anyio.CancelScope(
-                        shield=True
-                    ):  # the others wait for it even if this sample is cancelled
-                        self.done |= zip(
-                            taken, await anyio.to_thread.run_sync(self._judge, list(taken.values()))
-                        )
-            outcome = self.done[ticket]
-        finally:
-            self.waiting.pop(ticket, None)
-            self.done.pop(ticket, None)
+        batch, place = self.waiting, len(self.waiting.answers)
+        batch.answers.append(answer)
+        async with self.lock:  # before it is held, the other samples run, so that they wait too
+            if not batch.outcomes:
+                self.waiting = Batch()
+                # The others wait for it, even if this sample is cancelled.
+                with anyio.CancelScope(shield=True):
+                    batch.outcomes = await anyio.to_thread.run_sync(self._judge, batch.answers)
+        outcome = batch.outcomes[place]
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -81,20 +80,15 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         reference = reference_of(list(target))
         if len(state.choices) or is_choice(reference):
             return Score.unscored(reason="scoring_failed", explanation=MULTIPLE_CHOICE)
-        prompt = (
-            state.input
-            if isinstance(state.input, str)
-            else [message.model_dump() for message in state.input]
-        )
+        prompt = state.input
+        if not isinstance(prompt, str):
+            prompt = [message.model_dump() for message in prompt]
         question = question_in(question_of(prompt, "input"), question_pattern)
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation=NO_FIT)
         name = f"{state.sample_id}/epoch-{state.epoch}" if state.epoch > 1 else str(state.sample_id)
-        scored = await together.score(
-            Case(
-                name, question, (Response.from_dict({"model": "answer", "text": text}),), reference
-            )
-        )
+        answer = Response.from_dict({"model": "answer", "text": text})
+        scored = await together.score(Case(name, question, (answer,), reference))
         counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
         facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}
         if not scored["valid"]:

@@ -1,6 +1,5 @@
 """Make preference pairs of a judge's verdicts, in the columns of TRL's DPOTrainer and RewardTrainer."""
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from operator import attrgetter
@@ -61,7 +60,7 @@ def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) ->
         return "no valid verdict"
     case = judge.cases.records[number]
     scored = []
-    for response, place in zip(case.responses, itertools.count(int(judge.cases.start[number]))):
+    for place, response in enumerate(case.responses, int(judge.cases.start[number])):
         if place in values:
             scored.append(_Scored(response, fmean(values[place].values()), values[place]))
     if len(scored) < 2:

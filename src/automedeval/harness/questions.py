@@ -49,8 +49,8 @@ def _parts(content: Any) -> list[JsonObject]:
 
 def is_blank(question: Question) -> bool:
     """Return whether a question has no text."""
-    texts = [question] if isinstance(question, str) else _contents(question)
-    return not any(text.strip() for text in texts)
+    text = question if isinstance(question, str) else "".join(_contents(question))
+    return not text.strip()
 
 
 def _contents(messages: Sequence[dict[str, str]]) -> list[str]:

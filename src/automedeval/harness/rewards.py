@@ -124,9 +124,10 @@ def cases_of(
     for number, ((question, reference), rows) in enumerate(groups):
         if fault := fault_of_reference(reference):
             raise RecordError(fault)
-        responses = []
-        for place, (*_, text) in enumerate(rows):
-            responses.append(Response.from_dict({"model": f"completion-{place}", "text": text}))
+        records = [
+            {"model": f"completion-{at}", "text": text} for at, (*_, text) in enumerate(rows)
+        ]
+        responses = tuple(map(Response.from_dict, records))
         name = f"{digest([question, reference])}-{number}"
-        cases.append(Case(name, question, tuple(responses), reference))
+        cases.append(Case(name, question, responses, reference))
     return cases
