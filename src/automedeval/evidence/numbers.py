@@ -89,8 +89,8 @@ _PATTERNS = {
     # Atomic: "twenty-five" is no range.
     "in_words": r"(?>(?:@tens[ -]@ones|@numbers)\b)",
     "number": r"(?:@digits|@in_words)(?: @scales(?: and @in_words)?| and a half)?",
-    "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?:between (?P<between>@number) ?(?P<first>@{unit}s?)? and"
-    r"|(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?(?:-|–|—|to|or)) ?)?(?P<high>@number)",
+    "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
+    r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)",
     "age": r"[- ](?:old|of age)",
     # Before a unit, also a no-break space and Markdown.
     "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of )",
@@ -201,8 +201,7 @@ def _counted(form: str, match: re.Match) -> int:
 def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
     """Yield the kind and the ends of an amount; of "800 mg or 4 ml" those of both."""
     kind, scale = _UNITS[match["unit"].lower()]
-    lower_unit = match["first"] or match["lower"] or match["unit"]
-    lower_kind, lower_scale = _UNITS[lower_unit.lower()]
+    lower_kind, lower_scale = _UNITS[(match["lower"] or match["unit"]).lower()]
     low, high = _ends(match)
     low, high = low * lower_scale, high * scale
     if lower_kind != kind:
@@ -235,7 +234,7 @@ def _ends(match: re.Match) -> tuple[float, float]:
     """Return the least and the largest number of a match; 1 if it has none."""
     groups = match.groupdict()
     high = groups.get("times") or groups.get("high") or "1"
-    low = groups.get("few") or groups.get("between") or groups.get("low") or high
+    low = groups.get("few") or groups.get("low") or high
     return _value(low), _value(high)
 
 

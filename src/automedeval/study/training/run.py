@@ -95,12 +95,12 @@ class Run(TrainerCallback):
     @property
     def seconds(self) -> float:
         """Return the seconds of training until now, with those before an interruption."""
-        return self._before + time.monotonic() - self._started
+        return time.monotonic() - self._started
 
     def train(self, trainer: Any) -> None:
         """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed."""
-        checkpoint, self._before = first_for_all(self._last_whole)
-        self._started = time.monotonic()
+        checkpoint, before = first_for_all(self._last_whole)
+        self._started = time.monotonic() - before
         if checkpoint:
             PartialState().print(f"resuming from {checkpoint}", flush=True)
         trainer.add_callback(self)
@@ -137,7 +137,7 @@ class Run(TrainerCallback):
         """Take the folder for this run, or go on in it; return whether the run has finished there."""
         before = read_record(self.output)
         if before is None:
-            if self.output.exists() and any(self.output.iterdir()):
+            if any(self.output.glob("*")):
                 raise RecordError(
                     f"{self.output}: holds files that are no training run; choose another --output_dir"
                 )

@@ -110,7 +110,7 @@ def tokenize(
         raise RecordError(f"{place}: rows need a prompt and a completion; there are {there}")
     if not len(rows):
         raise RecordError(f"{place}: not a single row")
-    are_empty = [not _answer(completion) for completion in rows["completion"]]
+    are_empty = [not _answer(completion).strip() for completion in rows["completion"]]
     _refuse(rows, are_empty, f"{place}: no completion of one message")
 
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
@@ -152,8 +152,7 @@ def _answer(completion: Any) -> str:
     """Return the text of a completion of one message; "" for anything else."""
     if not isinstance(completion, list) or len(completion) != 1:
         return ""
-    text = completion[0]["content"] or ""
-    return text if text.strip() else ""
+    return completion[0]["content"] or ""
 
 
 def _refuse(rows: Any, are_faulty: Sequence[bool], fault: str) -> None:
@@ -187,20 +186,21 @@ def check_start(
         return
     stages = [name for name in statistics["splits"] if name != TEST]
     number, this = stages.index(split), statistics["fingerprint"]
-    last = history[-1] if history else None
+    trained = [stage.fingerprint for stage in history]
     if number:
         before = stages[number - 1]
-        is_right = last is not None and (last.splits, last.fingerprint) == ((before,), this)
+        is_right = trained[-1:] == [this] and history[-1].splits == (before,)
         rule = f"{split} starts where {before} of {dataset} ({this}) ended"
     elif "follows" in statistics:
         revised = statistics["follows"]
-        is_right = last is not None and last.fingerprint == revised
+        is_right = trained[-1:] == [revised]
         rule = f"{dataset} revises mistakes of a judge trained on {revised}"
     else:
-        is_right = this not in {stage.fingerprint for stage in history}
+        is_right = this not in trained
         rule = f"{split} is the first stage of {dataset}"
     if not is_right:
-        raise RecordError(f"{rule}, and {model} was trained on {last or 'no stage here'}")
+        last = history[-1] if history else "no stage here"
+        raise RecordError(f"{rule}, and {model} was trained on {last}")
 
 
 def write_card(output: Path, record: Mapping[str, Any]) -> None:
