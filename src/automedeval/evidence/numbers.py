@@ -61,7 +61,7 @@ class Difference(NamedTuple):
 
 def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]]:
     """Return the kind and the factor of every unit, by its name and its plural."""
-    meanings = {}
+    meanings: dict[str, tuple[str, float]] = {}
     for kind, units in table.items():
         for pattern, factor in units.items():
             unit = pattern.partition("(")[0]
@@ -75,8 +75,8 @@ _WORDS = _KNOWN["numbers"] | _KNOWN["times"]
 # Letters that a pattern takes for those of English, the Greek µ and the sign.
 _ALIKE = str.maketrans("μıİſK", "µiIsK")
 _WORD_LISTS = {name: words for name, words in _KNOWN.items() if name not in ("units", "per")} | {
-    "unit": itertools.chain(*_KNOWN["units"].values()),
-    "per": itertools.chain(*_KNOWN["per"].values()),
+    "unit": list(itertools.chain(*_KNOWN["units"].values())),
+    "per": list(itertools.chain(*_KNOWN["per"].values())),
     "tens": [word for word, value in _KNOWN["numbers"].items() if value >= 20],
     "ones": [word for word, value in _KNOWN["numbers"].items() if value in range(1, 10)],
 }
@@ -138,17 +138,16 @@ def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
 
 def _nearest(number: Number, end: float, known: Sequence[tuple[Number, int]]) -> Difference:
     """Return how an end of a number differs from the nearest of others, which stand with their sources."""
-    is_least = number.is_daily
     found = [
-        Difference(_factor(end, allowed, is_least), number, allowed, at) for allowed, at in known
+        Difference(_factor(number, end, allowed), number, allowed, at) for allowed, at in known
     ]
     return min(found, key=_BY_FACTOR)
 
 
-def _factor(value: float, allowed: Number, is_least: bool) -> float:
-    """Return by how much a value is above what a number allows, or below it unless it is the least one; 1 if it is not."""
-    below = 1.0 if allowed.is_limit or is_least else allowed.low / value
-    return max(value / allowed.high, below, 1.0)
+def _factor(number: Number, end: float, allowed: Number) -> float:
+    """Return by how much an end of a number is above what another allows, or below it where that counts; 1 if it is not."""
+    below = 1.0 if allowed.is_limit or number.is_daily else allowed.low / end
+    return max(end / allowed.high, below, 1.0)
 
 
 @lru_cache(4096)  # a reference is read beside every answer

@@ -33,14 +33,15 @@ def marked_numbers(
     A mark has the `factor`, the `kind`, the number's place in the answer (`start`, `end`), its `sentence`, and that of the
     nearest number (`passage`) in its `source`, each sentence in three parts: before the number, the number, and behind it.
     """
-    texts = [source.text for source in sources if source.text.strip()]
+    sources = [source for source in sources if source.text.strip()]
+    texts = [source.text for source in sources]
     if not texts:
         return [], NO_EVIDENCE
     beside = " ".join([question, answer, *texts])
     if not (_is_known(answer, beside) and _is_known(" ".join(texts), beside)):
         return [], LANGUAGE
     marks: dict[tuple, JsonObject] = {}  # one shows all equal numbers
-    for difference in differences(answer, [source.text for source in sources]):
+    for difference in differences(answer, texts):
         number, source = difference.number, sources[difference.source]
         mark = {
             "factor": round(difference.factor, 2),

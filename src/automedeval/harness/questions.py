@@ -82,8 +82,7 @@ def question_in(prompt: Question, pattern: str | None) -> Question | None:
         return prompt
     if not isinstance(prompt, str):
         asked = [message for message in prompt if message["role"] == "user"]
-        contents = _contents(asked or prompt)
-        prompt = contents[-1] if contents else ""
+        prompt = ["", *_contents(asked or prompt)][-1]
     groups = [fit[1].strip() for fit in expression.finditer(prompt) if fit[1]]
     return next(filter(None, reversed(groups)), None)
 

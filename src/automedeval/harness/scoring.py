@@ -1,6 +1,7 @@
 """Scores of single answers, by a judge that scores inside inspect_ai."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -21,19 +22,18 @@ def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> JsonObj
     those that give a score.
     """
     values = []
-    rationales = []
-    reasons = []
+    rationale = None
+    reasons: Counter[str] = Counter()
     for verdict in verdicts:
         value = verdict.value(0)
         if value is None:
-            reasons.append(verdict.error or UNREAD)
+            reasons[verdict.error or UNREAD] += 1
         else:
             values.append(value)
-            rationales.append(verdict.rationale)
-    why = refused or "; ".join(dict.fromkeys(reasons))
+            rationale = rationale or verdict.rationale
+    why = refused or "; ".join(reasons)
     if values and why:
-        why = f"{len(reasons)} of {len(verdicts)} verdicts give no score: {why}"
-    rationale = next(filter(None, rationales), None)
+        why = f"{reasons.total()} of {len(verdicts)} verdicts give no score: {why}"
     return {
         "value": fmean(values) if values else float("nan"),
         "explanation": "\n\n".join(filter(None, (rationale, why))) or None,
