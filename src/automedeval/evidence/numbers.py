@@ -72,8 +72,8 @@ def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]
 _UNITS, _PER = _meanings(_KNOWN["units"]), _meanings(_KNOWN["per"])
 _PERIODS = _meanings({"": _KNOWN["periods"] | _KNOWN["adverbs"]})
 _WORDS = _KNOWN["numbers"] | _KNOWN["times"]
-# Letters that a pattern takes for those of English, the Greek µ and the sign.
-_ALIKE = str.maketrans("μıİſK", "µiIsK")
+# Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others.
+_ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a", "µµiIsK")
 _WORD_LISTS = {name: words for name, words in _KNOWN.items() if name not in ("units", "per")} | {
     "unit": list(itertools.chain(*_KNOWN["units"].values())),
     "per": list(itertools.chain(*_KNOWN["per"].values())),
