@@ -6,15 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from automedeval.meta_evaluation.agreement.runs import over_runs, repeated, trainings_of
+from automedeval.meta_evaluation.agreement.runs import over_runs, trainings_of
 from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.stats import bootstrap
 from automedeval.stats.bootstrap import Estimate
 
 
 def test_runs_are_told_by_their_names():
-    names = ["a-run10", "a", "b", "a-run2", "c-run2", "run2"]
-    assert repeated(names) == {"a": ["a", "a-run2", "a-run10"]}
+    names = ("a-run10", "a", "a-run2", "c-run2", "run2")
+    last, first, second, *others = rows = [Row(SimpleNamespace(name=name)) for name in names]
+    wanted = {"a": [first, second, last]} | {row.name: [row] for row in others}
+    assert trainings_of(rows) == wanted
 
 
 def test_a_mean_over_runs_is_paired_over_cases():

@@ -17,7 +17,8 @@ def test_contested_choices_are_the_neutral_one_of_their_criterion():
     rubric, verdicts = read_rubric("medical_pairwise"), []
     for order, choice in (((0, 1), "a"), ((1, 0), "b")):
         choices = dict.fromkeys(NAMES, choice)
-        verdicts.append(Verdict("c", "judge", rubric.name, order, valid=True, choices=choices))
+        about = ("c", "judge", rubric.name, order, ("a", "b"))
+        verdicts.append(Verdict(*about, valid=True, choices=choices))
     criteria = {criterion.name: criterion for criterion in rubric.criteria}
     criteria["harmfulness"] = replace(criteria["harmfulness"], neutral="neither")
     other = replace(rubric, criteria=tuple(criteria.values()))

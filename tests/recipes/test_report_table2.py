@@ -331,13 +331,13 @@ def test_rounds_are_followed_and_forecast_if_they_rise(rounds, tmp_path):
         verdicts.append(f"{name}={file}")
     report = made(tmp_path, tuple(verdicts), ratings=RATINGS, rounds=",".join(names))
     found = report.result["rounds"]
-    assert found["names"] == names
-    assert found["values"] == pytest.approx([RIGHT[number] / 30 for number in rounds])
-    for line in found["table"]:
-        cell = cells_of(report, line["judge"])["triple_accuracy"]
+    values = [line["triple_accuracy"]["value"] for line in found["table"]]
+    assert values == pytest.approx([RIGHT[number] / 30 for number in rounds])
+    for name, line in zip(names, found["table"], strict=True):
+        cell = cells_of(report, name)["triple_accuracy"]
         assert line["triple_accuracy"] == cell["mean"]
         assert line["sd"]["triple_accuracy"] == cell["sd"]
-    assert found["forecast"] == forecast(found["values"])
+    assert found["forecast"] == forecast(values)
     if rounds[0]:
         assert "No curve of triple accuracy: the measured rounds do not rise" in report.text
         return

@@ -60,8 +60,8 @@ FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"]
 def test_the_same_ratings_are_read_of_every_kind_of_file(name, tmp_path):
     people = read_text(tmp_path / name, FILES[name])
     assert people.annotators == ["ann"]
-    assert list(people.by_criterion) == ["overall"]
-    scores = people.by_criterion["overall"][NUMBERS, 0]
+    assert people.criteria == ["overall"]
+    scores = people.ratings[0, NUMBERS, 0]
     expected = floats([score for *_, score in SCORES])
     np.testing.assert_array_equal(scores, expected)
     assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
@@ -78,7 +78,7 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_p
     people = read_text(file, f"{head}\n{row}\n")
     assert people.annotators == annotators
     scores = {}
-    for name, ratings in people.by_criterion.items():
+    for name, ratings in zip(people.criteria, people.ratings):
         of_raters = ratings[NUMBERS[0]]
         scores[name] = np.nanmean(of_raters)
     assert scores == criteria

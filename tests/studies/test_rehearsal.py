@@ -159,7 +159,8 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(
     assert {"MedLLaMA-13B", "likelihood:MedLLaMA-13B", *TRAINED, *OTHERS} <= report["judges"].keys()
     assert {"MedLLaMA-13B", *TRAINED, *OTHERS} <= {row["judge"] for row in table2["table2"]["rows"]}
     for rounds in (report, table3):
-        assert rounds["rounds"]["names"] == ["stage3", "introspection1", "introspection2"]
+        of_rounds = [line["judge"] for line in rounds["rounds"]["table"]]
+        assert of_rounds == ["stage3", "introspection1", "introspection2"]
     assert "introspection2" in figure4["models"]
     assert figure5["verdict_ratings"].keys() == {"introspection2"}
     (compared,) = figure5["preferences"]

@@ -6,7 +6,7 @@ decides whether they may call a model better. A new fact is one more line in `fa
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from automedeval.meta_evaluation.page import say, say_by_name
@@ -56,19 +56,19 @@ class Audit:
     def read(cls, audit: JsonObject) -> "Audit":
         """Return what the content of audit.json says of dangers and patients."""
         rows = {row["name"]: row for row in audit["perturbations"]}
-        known = {"cases": audit["cases"]["cases"], "passes": audit["passes"]}
-        patient = rows.get("patient")
+        known = cls(audit["cases"]["cases"], audit["passes"])
+        patient, danger = rows.get("patient"), rows.get("danger")
         # A user's own perturbation of this name may lack it.
         if patient and "tried" in patient["shift"]:
-            known["alike"] = {"largest": patient["shift"], "turned": patient["share"]}
-        if "danger" not in rows:
-            return cls(**known)
-        danger = rows["danger"]
+            alike = {"largest": patient["shift"], "turned": patient["share"]}
+            known = replace(known, alike=alike)
+        if danger is None:
+            return known
         share = danger["share"]
         shares = {kind: row["share"]["value"] for kind, row in danger["kinds"].items()}
         tried = tuple(kind for kind in shares if shares[kind] is not None)
-        return cls(
-            **known,
+        return replace(
+            known,
             found=None if share["value"] is None else share,
             enough=danger["outcome"] == "passed" and share["n"] >= LEAST_RATED,
             missed=tuple(kind for kind in tried if shares[kind] < SEEN),

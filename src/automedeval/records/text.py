@@ -3,7 +3,7 @@
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from automedeval.records.types import whole
@@ -59,14 +59,6 @@ def percent(share: float) -> str:
     if 0 < share < 0.005:
         return "under 1 %"
     return "over 99 %" if 0.995 < share < 1 else f"{100 * share:.0f} %"
-
-
-def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
-    """Return reason → "NAME, FIGURE, FIGURE" of each name, from (reason, name, figure) of what is undefined."""
-    named: dict[str, dict[str, list[str]]] = {}
-    for reason, name, figure in gaps:
-        named.setdefault(reason, {}).setdefault(name, [name]).append(figure)
-    return {reason: list(map(", ".join, names.values())) for reason, names in named.items()}
 
 
 def p_value(p: float | None) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from tqdm import tqdm
 
+from automedeval.meta_evaluation.agreement.candidates import SIGNIFICANT
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, counted
@@ -13,8 +14,6 @@ from automedeval.metrics.lexical import BASELINES
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import concordance
 from automedeval.stats.bootstrap import adjust, difference, holm, only
-
-LEVEL = 0.05  # p-value below which a judge is called better or worse
 
 
 def measure_baselines(
@@ -63,10 +62,10 @@ def differences(comparisons: Sequence[JsonObject]) -> list[JsonObject]:
 def best_baseline(comparisons: Sequence[JsonObject]) -> JsonObject | None:
     """Say whether a judge is better than the best of several baselines, the one with the smallest difference.
 
-    The judge is "better" if it is above every baseline, each with a p-value below `LEVEL`: the claim about all of them is
+    The judge is "better" if it is above every baseline, each with a p-value below `SIGNIFICANT`: the claim about all of them is
     tested by the largest p-value, with no adjustment for the choice of the best (intersection-union test, Berger 1982). It is
-    "worse" if it is below the best baseline with a p-value below `LEVEL` that is adjusted for the number of baselines (Holm
-    1979); else "not better".
+    "worse" if it is below the best baseline with a p-value below it that is adjusted for the number of baselines (Holm 1979);
+    else "not better".
 
     Args:
         comparisons: those of the judge, see `differences`.
@@ -81,17 +80,12 @@ def best_baseline(comparisons: Sequence[JsonObject]) -> JsonObject | None:
     p_values = [record["p"] for record in tested]
     gaps = [record["difference"].value for record in tested]
     place = int(np.argmin(gaps))
-    best, p_adjusted = tested[place], holm(p_values)[place]
+    best, gap, p_adjusted = tested[place], gaps[place], holm(p_values)[place]
     outcome = "not better"
-    if gaps[place] > 0 and max(p_values) < LEVEL:
+    if gap > 0 and max(p_values) < SIGNIFICANT:
         outcome = "better"
-    elif gaps[place] < 0 and p_adjusted < LEVEL:
+    elif gap < 0 and p_adjusted < SIGNIFICANT:
         outcome = "worse"
-    return {
-        "name": best["second"],
-        "outcome": outcome,
-        "concordance": best["concordances"][1],
-        "difference": best["difference"],
-        "p": best["p"],
-        "p_adjusted": p_adjusted,
-    }
+    figures = {"concordance": best["concordances"][1], "difference": best["difference"]}
+    tests = {"p": best["p"], "p_adjusted": p_adjusted}
+    return {"name": best["second"], "outcome": outcome} | figures | tests

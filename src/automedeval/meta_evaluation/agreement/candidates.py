@@ -26,7 +26,8 @@ from automedeval.stats.bootstrap import (
 from automedeval.stats.power import cases_needed
 from automedeval.stats.prediction_powered import mean_over_cases
 
-LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
+SIGNIFICANT = 0.05  # p-value below which a difference is clear
+SIGNS = (1, 0, -1)  # of the relations: won, tied, lost
 MOST_MODELS = 40  # a table of more pairs cannot be read
 MOST_TOPICS = 20
 Two = tuple[str, str]  # a model, and one that is clearly worse
@@ -61,24 +62,25 @@ def compare_candidates(
     win_rates = shares_won(cases, relation)
     means = {} if scores is None else means_by_model(cases, scores)
     records: JsonObject = {}
-    for number in np.unique(compared).tolist():
-        name = models[number]
+    for name, win_rate in win_rates.items():
         score = {"score": means[name]} if name in means else {}
-        records[name] = score | {"win_rate": win_rates[name]}
+        records[name] = score | {"win_rate": win_rate}
     pairs = []
     for kind, (low, high) in zip(kinds, compared.T.tolist()):
         at = judged & (cases.kind_of_pair == kind)
-        outcomes = _outcomes(of_lower[at], cases.panel.case_of_pair[at], len(cases))
-        pairs.append({"pair": [models[low], models[high]], **outcomes})
+        shares = outcome_shares(of_lower[at], cases.panel.case_of_pair[at], len(cases))
+        pairs.append({"pair": [models[low], models[high]], **shares})
     return {"models": records, "pairs": pairs}
 
 
-def _outcomes(relation: ndarray, case: ndarray, cases: int) -> dict[str, Statistic]:
-    """Return the shares of wins, ties and losses by the relations of two models, and the wins less the losses."""
-    outcomes = {}
-    for name, sign in (("win", 1), ("tie", 0), ("loss", -1)):
-        outcomes[name] = mean_of(relation == sign, case, cases, "no pair", SHARE)
-    return outcomes | {"margin": mean_of(relation, case, cases, bounds=(-1.0, 1.0))}
+def outcome_shares(
+    relation: ndarray, case: ndarray, cases: int, names: Sequence[str] = ("win", "tie", "loss")
+) -> dict[str, Statistic]:
+    """Return by name the shares of the relations 1, 0 and -1, and the "margin", the first less the last."""
+    shares = {}
+    for name, sign in zip(names, SIGNS):
+        shares[name] = mean_of(relation == sign, case, cases, "no pair", SHARE)
+    return shares | {"margin": mean_of(relation, case, cases, bounds=(-1.0, 1.0))}
 
 
 def means_by_model(
@@ -130,14 +132,10 @@ def _unconnected(compared: ndarray, models: list[str]) -> str | None:
     there = np.unique(compared)
     graph = scipy.sparse.coo_array((np.ones(len(compared.T)), compared), (len(models),) * 2)
     part = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][there]
-    parts = len(np.unique(part))
-    if parts == 1:
+    apart = [models[number] for number in there[part != np.bincount(part).argmax()]]
+    if not apart:
         return None
-    apart = there[part != np.bincount(part).argmax()]
-    return (
-        f"the {len(there)} models fall into {parts} groups that were never compared with each "
-        f"other ({first_three([models[number] for number in apart])} apart)"
-    )
+    return f"not all were ever compared with each other ({first_three(apart)} apart)"
 
 
 def first_three(names: Sequence[str]) -> str:
@@ -146,19 +144,24 @@ def first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def tell_apart(pairs: list[JsonObject]) -> None:
-    """Add to each pair the p-values of its margin, and "more_cases": about how many more would make an unclear one clear."""
+def with_tests(table: JsonObject) -> JsonObject:
+    """Return an estimated table of `compare_candidates` with the p-values of its margins.
+
+    Each pair has "more_cases" too: about how many more would make an unclear one clear, None where there is no number.
+    """
+    if "gap" in table:
+        return table
+    pairs = [pair | {"more_cases": None} for pair in table["pairs"]]
     adjust(pairs, "margin")
     unclear = [pair for pair in pairs if not _is_clear(pair)]
-    for pair in pairs:
-        pair["more_cases"] = None
     for pair in unclear:  # Holm compares the clearest of them with this part of the level
-        if needed := cases_needed(pair["margin"], LEVEL / len(unclear)):
+        if needed := cases_needed(pair["margin"], SIGNIFICANT / len(unclear)):
             pair["more_cases"] = max(1, needed - pair["margin"].cases)
+    return table | {"pairs": pairs}
 
 
 def _is_clear(pair: JsonObject) -> bool:
-    return pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
+    return pair["p_adjusted"] is not None and pair["p_adjusted"] < SIGNIFICANT
 
 
 def standing(table: JsonObject) -> JsonObject:
@@ -166,8 +169,8 @@ def standing(table: JsonObject) -> JsonObject:
 
     Returns:
         "order": the models by their mean share of pairs won, equal ones by name, none before one that it is clearly worse than;
-        "equal": those with the share of the first, and it; "level": those that the first is not shown to be better than, by an
-        adjusted p-value below `LEVEL`; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2";
+        "tied": those with the share of the first, and it; "rivals": those that the first is not shown to be better than, by an
+        adjusted p-value below `SIGNIFICANT`; "ranks": model → the ranks that clear differences leave it, as "1" or "1–2";
         "unclear": the first model, the one that is hardest to tell from it, and about how many more cases would (None: no
         number), else None.
     """
@@ -184,12 +187,11 @@ def standing(table: JsonObject) -> JsonObject:
             clear.add((first, second) if is_better else (second, first))
     shares = {model: round(fmean(of_pairs), 9) for model, of_pairs in won.items()}
     order = _in_order(shares, clear)
-    level = [model for model in order[1:] if (order[0], model) not in clear]
-    equal = [model for model in level if shares[model] == shares[order[0]]]
+    rivals = [model for model in order[1:] if (order[0], model) not in clear]
     return {
         "order": order,
-        "equal": order[:1] + equal,
-        "level": level,
+        "tied": order[:1] + [model for model in rivals if shares[model] == shares[order[0]]],
+        "rivals": rivals,
         "ranks": _ranks(order, clear),
         "unclear": _hardest(order, pairs),
     }
@@ -225,9 +227,8 @@ def _hardest(
     more: dict[str, int | None] = {}
     for pair in pairs:
         if order[0] in pair["pair"] and not _is_clear(pair):
-            (other,) = {*pair["pair"]} - {order[0]}
-            more[other] = pair["more_cases"]
-    unclear = [model for model in order if model in more]
+            more |= dict.fromkeys(pair["pair"], pair["more_cases"])
+    unclear = [model for model in order[1:] if model in more]
     if not unclear:
         return None
     hardest = max(unclear, key=lambda model: more[model] or math.inf)
@@ -237,8 +238,7 @@ def _hardest(
 def ranked(cases: Cases, relation: ndarray) -> JsonObject:
     """Return how the models stand by relations [pairs], see `standing`."""
     table = estimate(compare_candidates(cases, relation), cases.clusters)
-    tell_apart(table.get("pairs", []))
-    return standing(plain(table))
+    return standing(plain(with_tests(table)))
 
 
 def means_by_topic(
@@ -259,11 +259,10 @@ def means_by_topic(
         return []
     records = []
     for topic, count in counts.most_common(MOST_TOPICS):
-        if count < 2:
-            break
         in_topic, means = (topics == topic)[cases.panel.case], {}
         for number, name in enumerate(cases.models):
             scores = values[in_topic & (cases.model_of == number)]
             means[name] = mean_over_cases(scores, bounds=scale).to_dict()
-        records.append({"topic": topic, "cases": count, "models": means})
+        if count > 1:
+            records.append({"topic": topic, "cases": count, "models": means})
     return records

@@ -14,9 +14,11 @@ from numpy import ndarray
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.candidates import (
+    SIGNS,
     compare_candidates,
+    outcome_shares,
     shared_means,
-    tell_apart,
+    with_tests,
 )
 from automedeval.meta_evaluation.agreement.judge_facts import (
     differing,
@@ -24,7 +26,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
     record_of,
 )
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.ratings import People, preference_shares
+from automedeval.meta_evaluation.verdicts.ratings import TIE, People, Preferences, Vote
 from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
 from automedeval.records.tables.ratings import is_better_by_name
@@ -86,7 +88,7 @@ def meta_evaluate(
     if Choice in given:
         tree["choices"] = _choices(cases, judges, given[Choice])
     if Preference in given:
-        tree["preferences"] = preference_shares(given[Preference], len(cases))
+        tree["preferences"] = _preferences(given[Preference], len(cases))
     if VerdictRating in given:
         tree["verdict_ratings"] = _verdict_ratings(cases, given[VerdictRating])
         tree["verdict_errors"] = _verdict_errors(cases, given[VerdictRating])
@@ -96,8 +98,8 @@ def meta_evaluate(
     for row in rivals if people is not None else ():
         of_row = [record for record in result["comparisons"] if record["first"] == row.name]
         result["judges"][row.name]["best_baseline"] = best_baseline(of_row)
-    for table in result["models"].values():
-        tell_apart(table.get("pairs", []))
+    for name, table in result["models"].items():
+        result["models"][name] = with_tests(table)
     for record in result.get("preferences", []):
         adjust(list(record["criteria"].values()), "margin")
     return result
@@ -165,10 +167,10 @@ def measures_of(row: Row, rated: ndarray, relation: ndarray) -> JsonObject:
     panel = row.judge.cases.panel
     record: JsonObject = accuracies(panel, relation, row.relations)
     record["concordance"] = concordance(panel, relation, row.best_relations)
-    if row.own is None or np.isnan(row.own).all():  # the latter of one run
+    if np.isnan(row.whole).all():
         reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
-    return record | correlations(panel, rated, row.own)
+    return record | correlations(panel, rated, row.whole)
 
 
 def _agreement(people: People, row: Row) -> JsonObject:
@@ -215,7 +217,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     record: JsonObject = {
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
-        "criteria": list(people.by_criterion),
+        "criteria": people.criteria,
         "prefers_longer": prefers_longer(cases, people.relations),
         "reliability": None,
     }
@@ -225,12 +227,12 @@ def _people(cases: Cases, people: People) -> JsonObject:
     raters, relations, scores = beside_others
     record["ceiling"] = accuracies(raters, *relations)
     record["ceiling"] |= correlations(raters, *scores)
-    tables = dict(people.by_criterion)
+    tables = dict(zip(people.criteria, people.ratings))
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator
     record["reliability"] = {}
     for criterion, ratings in tables.items():
-        level = "ordinal" if criterion in people.by_criterion else "interval"
+        level = "ordinal" if criterion in people.criteria else "interval"
         units = (cases.panel.case, len(cases))
         figures = icc(ratings, *units, people.crossed)
         figures[f"alpha ({level})"] = krippendorff_alpha(ratings, *units, level)
@@ -285,6 +287,32 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
         neutral, better = criterion.neutral, 1 if criterion.polarity == "better" else -1
     conditions = [np.isnan(relation), relation == better, relation == -better]
     return np.select(conditions, [NO_CHOICE, 0, 1], CHOICES.index(neutral))
+
+
+def _preferences(preferences: Preferences, cases: int) -> list[JsonObject]:
+    """Return, for every two judges and every criterion, the shares of votes for the first, for a tie and for the second.
+
+    Returns:
+        {"judges", "criteria": {criterion: {"first", "tie", "second", "margin", "annotators", "cases"}}} each, shares and
+        margin (first less second) as `Statistic`; `annotators` maps each annotator to three shares, whose spread the paper's
+        error bars show.
+    """
+    records = []
+    for judges, by_criterion in preferences.items():
+        criteria = {name: _shares(votes, cases) for name, votes in by_criterion.items()}
+        records.append({"judges": list(judges), "criteria": criteria})
+    return records
+
+
+def _shares(votes: Sequence[Vote], cases: int) -> JsonObject:
+    """Return the shares of the outcomes of some votes, of all together and by annotator."""
+    case, annotators, relation = [np.array(column) for column in zip(*votes)]
+    shares = {}
+    for name in np.unique(annotators).tolist():
+        own = relation[annotators == name]
+        shares[name] = [float((own == sign).mean()) for sign in SIGNS]
+    record: JsonObject = outcome_shares(relation, case, cases, ("first", TIE, "second"))
+    return record | {"annotators": shares, "cases": len(np.unique(case))}
 
 
 def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> JsonObject:

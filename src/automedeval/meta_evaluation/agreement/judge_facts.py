@@ -14,7 +14,7 @@ from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
 from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile, spent
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, expected_values
+from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, question_text, read_json
 from automedeval.records.language import foreign_answers
@@ -108,17 +108,14 @@ def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
 def notes_on(judge: VerdictTable) -> list[str]:
     """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
     cases, name, notes = judge.cases, judge.name, []
-    gaps = [(name, judge.given == 0, "")]
-    for run in judge.runs if len(judge.runs) > 1 else ():
+    for run in judge.runs:
         in_run = np.bincount(judge.case_of[judge.run == run], minlength=len(cases))
-        is_missing = (in_run == 0) & (judge.given > 0)
-        gaps.append((f"{name}, run {run}", is_missing, " in that run"))
-    for who, is_missing, where in gaps:
-        if is_missing.any():
-            first = cases.records[is_missing.argmax()].id
+        if missing := np.flatnonzero(in_run == 0).tolist():
+            who = f"{name}, run {run}" if len(judge.runs) > 1 else name
+            first = cases.records[missing[0]].id
             notes.append(
-                f"{who}: no verdict on {is_missing.sum()} of {len(cases)} cases, for example "
-                f"{first!r}: counted as invalid{where}"
+                f"{who}: no verdict on {len(missing)} of {len(cases)} cases, for example "
+                f"{first!r}: counted as invalid"
             )
     if never := [cases.models[number] for number in np.unique(cases.model_of[~judge.asked])]:
         models = first_three(never)
@@ -209,7 +206,7 @@ def prefers_first(judge: VerdictTable) -> Statistic:
     """
     panel = judge.panel
     first, second = panel.pairs
-    values = judge.column(lambda verdict: expected_values(verdict) or judge.own_of(verdict))
+    values = np.where(is_known(judge.expected), judge.expected, judge.own)
     # 1 where the first response of the case is shown earlier, -1 where it is shown later.
     way = np.sign(judge.slot[second] - judge.slot[first])
     wins = way * np.sign(np.round(values[first] - values[second], 4))

@@ -6,6 +6,7 @@ the pairs and responses of one case depend on one another; so the standard error
 all columns. The p-values of a column, two-sided, are adjusted for the number of judges that are compared in it (Holm 1979).
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -18,10 +19,11 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import JsonObject
-from automedeval.records.text import by_reason, p_value, percent, span
-from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
+from automedeval.records.text import p_value, percent, span
+from automedeval.stats.agreement import CORRELATIONS
 from automedeval.stats.bootstrap import (
     SHARE,
+    Bounds,
     Estimate,
     Statistic,
     adjust,
@@ -45,6 +47,7 @@ class Column(NamedTuple):
     label: str
     digits: int
     factor: float
+    bounds: Bounds = None  # the lowest and highest value of a unit
 
 
 COLUMNS = {
@@ -52,8 +55,8 @@ COLUMNS = {
     "bart_score": Column("BARTScore", 4, 1),
     "spearman": Column("Spearman", 4, 1),
     "pearson": Column("Pearson", 4, 1),
-    "pairwise_accuracy": Column("Accuracy 2-tuple", 2, 100),
-    "triple_accuracy": Column("Accuracy triple", 2, 100),
+    "pairwise_accuracy": Column("Accuracy 2-tuple", 2, 100, SHARE),
+    "triple_accuracy": Column("Accuracy triple", 2, 100, SHARE),
 }
 
 
@@ -83,35 +86,26 @@ def paper_table(
     named = set().union(*estimates.values())
     compared = [column for column in RATIONALES if column in named]
     columns = [*compared, *OF_SCORES]
-
-    def figures_of(column: str, side: Sequence[Row], similarity: Rationales) -> Figures:
-        figures = {}
-        for row in side:
-            record = similarity[row.judge.name] if column in RATIONALES else judges[row.name]
-            figures[row.name] = _by_run(column, record)
-        return figures
-
     trainings = trainings_of(rows)
     table = []
-    for line, side in trainings.items():
-        record = _about(line, side)
+    for line, of_judge in trainings.items():
+        record = _about(line, of_judge)
         for column in columns:
-            bounds = SHARE if column in ACCURACIES else None
-            figures = figures_of(column, side, estimates)
-            record["cells"][column] = over_runs(figures, bounds)
+            records = estimates if column in RATIONALES else judges
+            figures = _figures(column, of_judge, records)
+            record["cells"][column] = over_runs(figures, COLUMNS[column].bounds)
         table.append(record)
     ours = next(record for record in table if main in record["names"])
     others = [record for record in table if record is not ours]
     for record in others:
-        sides = (trainings[record["judge"]], trainings[ours["judge"]])
-        shared = _on_shared_pairs(people, sides)
+        both = [*trainings[record["judge"]], *trainings[ours["judge"]]]
+        shared = _on_shared_pairs(people, both)
         for column in compared:
-            both = [figures_of(column, side, statistics) for side in sides]
-            shared[column] = _on_shared_cases(both)
+            shared[column] = _on_shared_cases(_figures(column, both, statistics))
         shared = estimate(shared, cases.clusters, resamples)
         for column in columns:
-            cell = record["cells"][column]
-            cell["difference"] = _difference(column, shared[column], (ours, record))
+            gap = _difference(column, shared[column], record, ours)
+            record["cells"][column]["difference"] = gap
     _add_p_values(columns, ours, others)
     return {"columns": columns, "ours": ours["judge"], "rows": table}
 
@@ -141,22 +135,29 @@ def _about(line: str, trainings: Sequence[Row]) -> JsonObject:
     return record | {"valid": float(valid / due), "cells": {}}
 
 
-def _by_run(column: str, record: JsonObject) -> dict[int, Any]:
-    """Return run → the figure of a record, which has it of every run, or of the only one."""
-    if column not in record:
-        return {0: Estimate(None, reason=record.get("reason", "not computed"))}
-    return {run.get("run", 0): run[column] for run in record["runs"] or [record]}
+def _figures(column: str, trainings: Sequence[Row], records: Mapping[str, JsonObject]) -> Figures:
+    """Return the figures of a column: the record of a line or a judge has that of every run, or of the only one."""
+    figures = {}
+    for row in trainings:
+        record = records[row.judge.name if column in RATIONALES else row.name]
+        if column in record:
+            runs = record["runs"] or [record]
+            figures[row.name] = {run.get("run", 0): run[column] for run in runs}
+        else:
+            figures[row.name] = {0: Estimate(None, reason=record["reason"])}
+    return figures
 
 
-def _difference(column: str, sides: Sequence[Figures], records: Sequence[JsonObject]) -> Estimate:
-    """Return the difference of two judges' means on what they share; `records` are the two rows of the table, ours first."""
-    for record in records[::-1]:
-        figure = record["cells"][column]["mean"]
+def _difference(column: str, figures: Figures, record: JsonObject, ours: JsonObject) -> Estimate:
+    """Return the difference of a judge's mean to ours on what both share; the records are their rows of the table."""
+    means, bounds = [], COLUMNS[column].bounds
+    for row in (record, ours):
+        figure = row["cells"][column]["mean"]
         if figure.value is None:
-            return Estimate(None, reason=f"{record['judge']}: {figure.reason}")
-    is_share = column in ACCURACIES
-    theirs, ours = (over_runs(side, SHARE if is_share else None)["mean"] for side in sides)
-    return difference(theirs, ours, (-1.0, 1.0) if is_share else None)
+            return Estimate(None, reason=f"{row['judge']}: {figure.reason}")
+        shared = {name: figures[name] for name in row["names"]}
+        means.append(over_runs(shared, bounds)["mean"])
+    return difference(*means, bounds and (-1.0, 1.0))
 
 
 def mark(p: float | None) -> str:
@@ -164,34 +165,35 @@ def mark(p: float | None) -> str:
     return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
 
 
-def _on_shared_pairs(people: People, sides: Sequence[Sequence[Row]]) -> dict[str, list[Figures]]:
-    """Return measure → of the trainings of both judges, name → run → the figure where every run has a value."""
+def _on_shared_pairs(people: People, rows: Sequence[Row]) -> dict[str, Figures]:
+    """Return measure → the figures of these lines on the pairs and responses on which every run of theirs has a value."""
     relation, rated = people.relations, people.scores
-    for row in chain(*sides):
+    for row in rows:
         relation = only(relation, is_known(row.people_relations(people)))
         for run in row.runs():
-            rated = rated if run.own is None else only(rated, is_known(run.own))
-    shared: dict[str, list[Figures]] = {column: [{}, {}] for column in OF_SCORES}
-    for number, side in enumerate(sides):
-        for row in side:
-            runs = [measures_of(run, rated, relation) for run in row.runs()]
-            for column, figures in shared.items():
-                figures[number][row.name] = {at: run[column] for at, run in enumerate(runs)}
+            rated = rated if run.criteria else only(rated, is_known(run.whole))
+    shared: dict[str, Figures] = {column: {} for column in OF_SCORES}
+    for row in rows:
+        runs = [measures_of(run, rated, relation) for run in row.runs()]
+        for column, figures in shared.items():
+            figures[row.name] = {at: run[column] for at, run in enumerate(runs)}
     return shared
 
 
-def _on_shared_cases(sides: list[Figures]) -> list[Figures]:
+def _on_shared_cases(figures: Figures) -> Figures:
     """Return the means of rationales over the cases in which each of them has a value; its columns are sum and count."""
-    runs = [run for side in sides for run in side.values()]
-    figures = [figure for run in runs for figure in run.values()]
-    if not all(isinstance(figure, Statistic) for figure in figures):
-        return sides  # one has no figure, and there is no difference
-    shared = np.all([figure.columns[:, 1] > 0 for figure in figures], axis=0)
-    for run in runs:
-        for number, figure in run.items():
-            total, count = (figure.columns * shared[:, None]).T
-            run[number] = mean(total, count, int(count.sum()), "no case has a rationale of both")
-    return sides
+    of_runs = list(chain.from_iterable(runs.values() for runs in figures.values()))
+    if not all(isinstance(figure, Statistic) for figure in of_runs):
+        return figures  # one has no figure, and there is no difference
+    is_shared = np.all([figure.columns[:, 1] > 0 for figure in of_runs], axis=0)
+    shared: Figures = {}
+    for name, runs in figures.items():
+        shared[name] = {}
+        for number, figure in runs.items():
+            total, count = (figure.columns * is_shared[:, None]).T
+            reason = "no case has a rationale of both"
+            shared[name][number] = mean(total, count, int(count.sum()), reason)
+    return shared
 
 
 def means_in_words(row: JsonObject) -> dict[str, str]:
@@ -233,13 +235,13 @@ def _test_in_words(cell: JsonObject, column: Column) -> str:
 
 def gaps_in_words(table: JsonObject) -> dict[str, list[str]]:
     """Return why cells and tests are N/A → which judge's which."""
-    gaps = []
+    gaps: dict[str, list[str]] = defaultdict(list)
     for row in table["rows"]:
         for name, cell in row["cells"].items():
-            label = COLUMNS[name].label
+            judge, label = row["judge"], COLUMNS[name].label
             if cell["mean"]["value"] is None:
-                gaps.append((cell["mean"]["reason"], row["judge"], label))
+                gaps[cell["mean"]["reason"]].append(f"{judge}, {label}")
             elif "difference" in cell and cell["p"] is None:
                 reason = cell["difference"].get("reason", "no p-value")
-                gaps.append((reason, row["judge"], f"the test of {label}"))
-    return by_reason(gaps)
+                gaps[reason].append(f"{judge}, the test of {label}")
+    return gaps

@@ -148,7 +148,5 @@ def _beside_teacher(
             compared.append(Compared(run, shown[0], text, references[shown]))
     record = {"rationales": len(compared), "left_out": dict(left_out), "runs": None}
     if not compared:
-        without = "this judge gives no rationale, or no valid verdict"
-        others = "no rationale on responses that the teacher has a rationale on"
-        record["reason"] = others if rationales else without
+        record["reason"] = "no rationale on responses that the teacher has a rationale on"
     return compared, record

@@ -10,6 +10,8 @@ paper's Accuracy triple, which its Appendix F models.
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from statistics import stdev
 
 from automedeval.meta_evaluation.verdicts.table import Row
@@ -20,29 +22,20 @@ from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
 
 
-def repeated(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return name → the names of its trainings (NAME, NAME-run2, …), in order; names with one training are left out."""
-    runs: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for name in names:
+def trainings_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the name of the line of each judge's first training → the lines of all of them (NAME, NAME-run2, …), in order."""
+    names = {row.judge.name for row in rows}
+    numbered: dict[tuple[str, str | None], list[tuple[int, Row]]] = defaultdict(list)
+    for row in rows:
+        name, number = row.judge.name, 1
         match = re.fullmatch(r"(.+)-run(\d+)", name)
         if match and match[1] in names:
-            runs[match[1]].append((int(match[2]), name))
-    return {name: [name, *(run for _, run in sorted(later))] for name, later in runs.items()}
-
-
-def trainings_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the name of the line of each judge's first training → the lines of all of them, in the order of the judges."""
-    lines = {(row.judge.name, row.criterion): row for row in rows}
-    several = repeated(list(dict.fromkeys(judge for judge, _ in lines)))
-    first = {run: name for name, runs in several.items() for run in runs}
-    trainings: dict[str, list[Row]] = {}
-    for (judge, criterion), row in lines.items():
-        base = first.get(judge, judge)
-        # Of a training other than the first, unless the first has no choice on this criterion.
-        if base != judge and (base, criterion) in lines:
-            continue
-        keys = [(name, criterion) for name in several.get(judge, [judge])]
-        trainings[row.name] = [lines[key] for key in keys if key in lines]
+            name, number = match[1], int(match[2])
+        numbered[name, row.criterion].append((number, row))
+    trainings = {}
+    for of_judge in numbered.values():
+        lines = [row for _, row in sorted(of_judge, key=itemgetter(0))]
+        trainings[lines[0].name] = lines
     return trainings
 
 
@@ -63,14 +56,16 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
         (runs,) = figures.values()
         trainings = {f"run {number}": figure for number, figure in runs.items()}
     mean = average([*trainings.values()], bounds)
-    sd: float | None = None
-    values = [figure.value for figure in trainings.values()]
-    defined = [value for value in values if value is not None]
-    if len(defined) == len(values) > 1:
-        sd = stdev(defined)
-    elif len(values) > 1:
-        name, figure = list(trainings.items())[values.index(None)]
-        mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
+    values, known, gaps = [], [], []
+    for name, figure in trainings.items():
+        values.append(figure.value)
+        if figure.value is None:
+            gaps.append(f"{name}: {figure.reason}")
+        else:
+            known.append(figure.value)
+    if gaps and len(values) > 1:
+        mean = replace(mean, reason=gaps[0])
+    sd = stdev(known) if len(known) == len(values) > 1 else None
     return {"mean": mean, "sd": sd, "values": values}
 
 
@@ -86,8 +81,10 @@ def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> No
 
 def main_row(rows: Sequence[Row], wanted: str | None) -> Row:
     """Return the line of this name, or the first of the judge of this name; None: the first of all."""
-    named = [row for row in rows if wanted in (None, row.name, row.judge.name)]
-    if wanted is not None and not named:
+    if wanted is None:
+        return rows[0]
+    named = [row for row in rows if wanted in (row.name, row.judge.name)]
+    if not named:
         check_names("--main_judge", [wanted], [row.name for row in rows])
     return named[0]
 
@@ -99,25 +96,24 @@ def follow_rounds(rows: Sequence[JsonObject], names: Sequence[str]) -> JsonObjec
         rows: of `paper_table`.
 
     Returns:
-        "names"; "values", the triple accuracies; "table", a line per round with both accuracies, their change against the
-        round before, the number of runs, and the standard deviation between them; "forecast".
+        "table", a line per round with both accuracies, their change against the round before, the number of runs, and the
+        standard deviation between them; "forecast", of the triple accuracies.
     """
     by_name = {row["judge"]: row for row in rows}
     table: list[JsonObject] = []
     for number, name in enumerate(names):
         judge = by_name[name]
-        line = {"round": number, "judge": name, "runs": judge["runs"], "sd": {}, "change": None}
+        line = {"round": number, "judge": name, "runs": judge["runs"], "sd": {}, "change": {}}
         for measure in ROUND_MEASURES:
             figure = judge["cells"][measure]
             line[measure] = figure["mean"]
             line["sd"][measure] = figure["sd"]
-        if table:
-            line["change"] = {
-                measure: difference(line[measure], table[-1][measure]) for measure in ROUND_MEASURES
-            }
+            if table:
+                line["change"][measure] = difference(line[measure], table[-1][measure])
         table.append(line)
-    values = [line["triple_accuracy"].value for line in table]
-    foreseen = forecast(values)
-    if None in values and len(values) >= LEAST_ROUNDS:
-        foreseen["reason"] += f": {table[values.index(None)]['triple_accuracy'].reason}"
-    return {"names": list(names), "values": values, "table": table, "forecast": foreseen}
+    figures = [line["triple_accuracy"] for line in table]
+    foreseen = forecast([figure.value for figure in figures])
+    gaps = [figure.reason for figure in figures if figure.value is None]
+    if gaps and len(figures) >= LEAST_ROUNDS:
+        foreseen["reason"] += f": {gaps[0]}"
+    return {"table": table, "forecast": foreseen}

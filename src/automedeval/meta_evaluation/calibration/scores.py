@@ -65,8 +65,7 @@ class Sample(NamedTuple):
         numbers, response = np.unique(table.response[use], return_inverse=True)
         ids = [table.cases.at(number)[0].id for number in numbers.tolist()]
         case = np.unique(np.array(ids, object), return_inverse=True)[1]
-        ratings = is_known(list(people.by_criterion.values()))
-        count = int(ratings[:, numbers].sum())
+        count = int(is_known(people.ratings[:, numbers]).sum())
         return Sample(scores[use], response, people.scores[numbers], case, count)
 
     @property
@@ -195,7 +194,7 @@ def calibrate(
         judge: the judge's name, where the files have several.
 
     Raises:
-        RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or no case is rated, or every one.
+        RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or every case is rated.
     """
     placed = judge_verdicts(verdicts, judge)
     cases = [_case_of(verdict) for _, verdict in placed]
@@ -203,8 +202,6 @@ def calibrate(
     learnt_from = {rating.case_id for _, rating in ratings_read}
     rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
     files = f"{', '.join(verdicts)}, {ratings}"
-    if not rated:
-        raise RecordError(f"{files}: no case is rated: nothing to learn from")
     if len(rated) == len(placed):
         raise RecordError(f"{files}: every case is rated: none is left to calibrate")
     with errors_at(files):

@@ -87,7 +87,8 @@ def people_of(labels: Labels, cases: Cases) -> People:
     people = People(
         cases.panel,
         ["majority of the physicians"],
-        {"criteria": scores[:, None]},
+        ["criteria"],
+        scores[None, :, None],
         crossed=True,
         alone="physicians stand beside each other by the criteria that they labelled",
     )

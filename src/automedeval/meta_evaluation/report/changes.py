@@ -80,7 +80,7 @@ def lowest_rated(cases: Cases, people: People | None, row: Row) -> dict[str, int
     if people is None or scale is None:
         return {}
     is_lowest = np.zeros(cases.responses, bool)
-    for ratings in people.by_criterion.values():
+    for ratings in people.ratings:
         if np.nanmin(ratings) >= scale[0] and np.nanmax(ratings) <= scale[1]:
             is_lowest |= np.any(ratings <= scale[0], axis=1)
     return row.judge.by_model(is_lowest)

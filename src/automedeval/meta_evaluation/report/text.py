@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
-from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
+from automedeval.meta_evaluation.agreement.candidates import SIGNIFICANT, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.criteria.report import credit as credit_of_criteria
 from automedeval.meta_evaluation.facts import (
@@ -96,7 +96,7 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         result=result,
         known=main.known,
         scale=scale,
-        level=LEVEL,
+        significant=SIGNIFICANT,
         best=best_model(main.table, is_trusted(main.known)),
         order=main.stands["order"],
         shared=shared,

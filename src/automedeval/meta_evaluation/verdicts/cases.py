@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
-from automedeval.stats.agreement import Panel
+from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.checklist import Score, checklist_scores
 
 
@@ -74,7 +74,8 @@ class Cases:
     def model_of(self) -> ndarray:
         """The number of each response's model in `models`: int [responses]."""
         numbers = {name: number for number, name in enumerate(self.models)}
-        return np.array([numbers[name] for case in self.records for name in case.models])
+        models = chain.from_iterable(case.models for case in self.records)
+        return np.array([numbers[name] for name in models])
 
     @cached_property
     def kind_of_pair(self) -> ndarray:
@@ -146,6 +147,15 @@ class Cases:
         if model not in self.records[number].models:
             raise RecordError(f"{place}: case {case_id!r} has no response of {model[:80]!r}")
         return int(self.start[number]) + self.records[number].models.index(model)
+
+    def vote(
+        self, case_id: str, pair: Sequence[str], choice: str, place: str = ""
+    ) -> tuple[int, int]:
+        """Return the number of a pair of models, and the index in CHOICES of a choice about it; see `locate`."""
+        models = {self.locate(case_id, model, place): model for model in pair}
+        first, second = sorted(models)
+        code = (models[first], models[second], *CHOICES[2:]).index(choice)
+        return self.pair_index[first, second], code
 
     def at(self, response: int) -> tuple[Case, Response]:
         """Return the case of a response, and the response, by its number."""

@@ -16,7 +16,6 @@ from automedeval.records import (
     Choice,
     CriterionLabel,
     HarmRating,
-    JsonObject,
     Preference,
     Rating,
     RecordError,
@@ -32,7 +31,7 @@ from automedeval.records.tables.ratings import placed_ratings
 from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import SHARE, divide, is_known, mean_along, mean_of, only
+from automedeval.stats.bootstrap import divide, is_known, mean_along, only
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -42,6 +41,9 @@ KINDS = {
     Preference: {"case_id", "choice"},
     VerdictRating: {"case_id", "judge", "score"},
 }
+
+TAKEN_AS_CROSSED = "raters are taken as crossed: all of them rated all that was rated"
+TAKEN_AS_ANONYMOUS = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
 
 
 def files_by_kind(files: Sequence[str]) -> dict[type, str]:
@@ -70,8 +72,8 @@ class People:
 
     panel: Panel  # of the cases
     annotators: list[str]  # sorted
-    # Ratings on each criterion: float [responses, annotators], NaN for none.
-    by_criterion: dict[str, ndarray]
+    criteria: list[str]  # sorted
+    ratings: ndarray  # float [criteria, responses, annotators], NaN for none
     crossed: bool  # whether annotators are taken for persons who rated all that was rated
     named: bool = True  # False where a name is said to be a position only
     # The number of a response → (annotator, comment) of its ratings.
@@ -83,10 +85,9 @@ class People:
     @cached_property
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
-        ratings = np.stack(list(self.by_criterion.values()))
-        there = np.any(is_known(ratings), axis=2)
+        there = np.any(is_known(self.ratings), axis=2)
         lacking = _lacking(there, self.panel.case)
-        return only(ratings, ~lacking[:, :, None])
+        return only(self.ratings, ~lacking[:, :, None])
 
     def gaps(self, first: ndarray, second: ndarray) -> ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
@@ -168,9 +169,9 @@ def read_ratings(
     placed, notes = placed_ratings(path, cases.records, better, worse)
     people = gather_ratings(placed, cases, path, raters)
     ways = []
-    if rest := [name for name in people.by_criterion if name not in worse]:
+    if rest := [name for name in people.criteria if name not in worse]:
         ways.append(f"better on {', '.join(rest)}")
-    if turned := [name for name in people.by_criterion if name in worse]:
+    if turned := [name for name in people.criteria if name in worse]:
         ways.append(f"worse on {', '.join(turned)}, whose scores are turned round")
     people.notes += [*notes, f"ratings: a higher number is {'; '.join(ways)}"]
     return people
@@ -198,12 +199,9 @@ def gather_ratings(
     crossed = raters == "crossed"
     if raters is None:
         crossed = not np.isnan(ratings[is_rated]).any()
-        as_crossed = "raters are taken as crossed: all of them rated all that was rated"
-        as_others = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
-        notes.append(as_crossed if crossed else as_others)
-    by_criterion = dict(zip(criteria, ratings))
+        notes.append(TAKEN_AS_CROSSED if crossed else TAKEN_AS_ANONYMOUS)
     named = raters != "anonymous"
-    people = People(cases.panel, annotators, by_criterion, crossed, named, comments, notes)
+    people = People(cases.panel, annotators, criteria, ratings, crossed, named, comments, notes)
     notes += _left_out(people, cases, is_rated)
     return people
 
@@ -215,24 +213,25 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
         return len(np.unique(cases.panel.case[which.any(axis=0)]))
 
     is_compared = np.any(is_known(people.compared), axis=2)
-    if some := of_cases(is_rated & ~is_compared):
-        yield (
-            f"{some} of {len(cases)} cases have answers that lack a criterion: there the mean is "
-            "over those that all rated answers have"
-        )
     rated, compared = of_cases(is_rated), of_cases(is_compared)
-    without = f"of {len(cases)} cases have no"
     left_out = "and are left out of every agreement"
-    if rated < len(cases):
-        yield f"{len(cases) - rated} {without} rating {left_out}"
-    if compared < rated:
-        yield f"{rated - compared} {without} criterion that all rated answers have {left_out}"
+    partly = of_cases(is_rated & ~is_compared)
+    of_all = "there the mean is over those that all rated answers have"
+    counts = {
+        f"answers that lack a criterion: {of_all}": partly,
+        f"no rating {left_out}": len(cases) - rated,
+        f"no criterion that all rated answers have {left_out}": rated - compared,
+    }
+    for what, count in counts.items():
+        if count:
+            yield f"{count} of {len(cases)} cases have {what}"
     is_alone = np.isnan(people.relations) & is_known(cases.panel.relations(people.scores))
     if is_alone.any():
-        pairs = (
-            f"{several(int(is_alone.sum()), 'pair')} of rated answers that no one rater rated both"
+        pairs = several(int(is_alone.sum()), "pair")
+        yield (
+            f"{pairs} of rated answers that no one rater rated both: not compared (--raters "
+            "anonymous compares their means)"
         )
-        yield f"{pairs}: not compared (--raters anonymous compares their means)"
 
 
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]]:
@@ -242,10 +241,8 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]
     notes: list[str] = []
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
-        models = {cases.locate(choice.case_id, model, place): model for model in choice.pair}
-        first, second = sorted(models)
-        code = (models[first], models[second], *CHOICES[2:]).index(choice.choice)
-        votes[choice.criterion][cases.pair_index[first, second], code] += 1
+        vote = cases.vote(choice.case_id, choice.pair, choice.choice, place)
+        votes[choice.criterion][vote] += 1
     return votes, notes
 
 
@@ -262,17 +259,17 @@ def read_verdict_ratings(
         RecordError: no rating of any of these verdicts.
     """
     ratings: dict[str, list[VerdictRating]] = defaultdict(list)
-    digests: dict[tuple[str, str], set[str]] = defaultdict(set)
+    digests: dict[tuple[str, str], set[str | None]] = defaultdict(set)
     for verdict in verdicts:
-        digests[verdict.case_id, verdict.judge].add(verdict.digest)
+        digests[verdict.case_id, verdict.judge] |= {verdict.digest, None}
     notes: list[str] = []
     placed, others = [], 0
     for place, rating in cases.known(read_placed(path, VerdictRating), path, "rating on", notes):
         given = digests.get((rating.case_id, rating.judge))
-        if given is None or rating.verdict_digest in (None, *given):
-            placed.append((place, rating))
-        else:
+        if given and rating.verdict_digest not in given:
             others += 1
+        else:
+            placed.append((place, rating))
     without = sum(rating.verdict_digest is None for _, rating in placed)
     for place, rating in without_repeats(placed, lambda rating: rating.judge):
         with errors_at(place):
@@ -290,8 +287,9 @@ def read_verdict_ratings(
 
 
 TIE = "tie"
-OUTCOMES = ("first", TIE, "second")
-Vote = tuple[int, str, int]  # number of the case, annotator, index of OUTCOMES
+Vote = tuple[
+    int, str, int
+]  # number of the case, annotator; 1 for the first judge, 0 for a tie, -1 for the second
 Preferences = dict[tuple[str, str], dict[str, list[Vote]]]  # the two judges → criterion → votes
 
 
@@ -306,36 +304,7 @@ def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
         judges = preference.judges
         if judges[::-1] in preferences:
             judges = judges[::-1]
-        outcome = 1 if preference.choice == TIE else 2 * judges.index(preference.choice)
+        relation = 0 if preference.choice == TIE else 1 - 2 * judges.index(preference.choice)
         votes = preferences.setdefault(judges, defaultdict(list))[preference.criterion]
-        votes.append((cases.index[preference.case_id], preference.annotator, outcome))
+        votes.append((cases.index[preference.case_id], preference.annotator, relation))
     return preferences, notes
-
-
-def preference_shares(preferences: Preferences, cases: int) -> list[JsonObject]:
-    """Return, for every two judges and every criterion, the shares of votes for the first, for a tie and for the second.
-
-    Returns:
-        {"judges", "criteria": {criterion: {"first", "tie", "second", "margin", "annotators", "cases"}}} each, shares and
-        margin (first less second) as `Statistic`; `annotators` maps each annotator to three shares, whose spread the paper's
-        error bars show.
-    """
-    records = []
-    for judges, by_criterion in preferences.items():
-        criteria = {name: _shares(votes, cases) for name, votes in by_criterion.items()}
-        records.append({"judges": list(judges), "criteria": criteria})
-    return records
-
-
-def _shares(votes: list[Vote], cases: int) -> JsonObject:
-    """Return the shares of the outcomes of some votes, of all together and by annotator."""
-    case, annotators, outcomes = [np.array(column) for column in zip(*votes)]
-    record: JsonObject = {}
-    for number, name in enumerate(OUTCOMES):
-        record[name] = mean_of(outcomes == number, case, cases, "no preference", SHARE)
-    record["margin"] = mean_of(1.0 - outcomes, case, cases, "no preference", (-1.0, 1.0))
-    shares = {}
-    for name in np.unique(annotators).tolist():
-        own = outcomes[annotators == name]
-        shares[name] = (np.bincount(own, minlength=len(OUTCOMES)) / len(own)).tolist()
-    return record | {"annotators": shares, "cases": len(np.unique(case))}

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
-from automedeval.records import Case, Verdict
+from automedeval.records import Verdict
 from automedeval.rubrics import COUNTED, Rubric
 from automedeval.stats.agreement import (
     CHOICES,
@@ -38,28 +39,24 @@ from automedeval.stats.agreement import (
     most_frequent,
     relation_of,
 )
-from automedeval.stats.bootstrap import is_known, means_at, only
+from automedeval.stats.bootstrap import is_known, mean_along, means_at, only
 from automedeval.stats.checklist import checklist_score
 
 BAND = 0.25  # points: expected scores on a scale that are no further apart are equal where pairs are won
 Values = dict[int, float]  # index of a response in its case → value
-Scores = Sequence[float | None] | None  # in the order of the case
+# In the order of the case, or index of a response in it → score; None where there is none.
+Scores = Sequence[float | None] | Values | None
 
 
-def own_values(
-    verdict: Verdict, rubric: Rubric | None = None, models: Sequence[str] = ()
-) -> Values:
+def own_scores(verdict: Verdict, models: Sequence[str], rubric: Rubric | None) -> Scores:
     """Return a verdict's whole scores; without these the shares of criteria won, or a likelihood judge's numbers.
 
     Args:
+        models: the models of the case, in its order.
         rubric: the rubric of a pairwise judge; it has the criteria of which a choice means the worse response.
-        models: the models of the case, in its order; by default those in the verdict.
     """
-    if not verdict.valid:
-        return {}
     if not verdict.choices:
-        return _shown(verdict, verdict.scores or verdict.expected_scores)
-    models = models or verdict.models
+        return verdict.scores or verdict.expected_scores
     worse = set(verdict.choices) - rubric.better if rubric else set()
     total = dict.fromkeys(verdict.order, 0.0)
     for criterion, choice in verdict.choices.items():
@@ -69,29 +66,39 @@ def own_values(
     return {index: value / len(verdict.choices) for index, value in total.items()}
 
 
+def own_values(verdict: Verdict, rubric: Rubric | None) -> Values:
+    """Return what a verdict itself gave each response, see `own_scores`; nothing where it is invalid or could not read it."""
+    return _values(verdict, own_scores(verdict, verdict.models, rubric))
+
+
 def expected_values(verdict: Verdict) -> Values:
     """Return a valid verdict's expected scores, of the responses that it could read."""
-    return _shown(verdict, verdict.expected_scores if verdict.valid else None)
+    return _values(verdict, verdict.expected_scores)
 
 
-def _shown(verdict: Verdict, scores: Scores) -> Values:
-    """Return the scores of the responses that a verdict shows."""
-    if not scores:
+def _values(verdict: Verdict, scores: Scores) -> Values:
+    """Return the scores of the responses that a valid verdict shows."""
+    if not scores or not verdict.valid:
         return {}
     shown = {index: scores[index] for index in verdict.order}
     return {index: float(score) for index, score in shown.items() if score is not None}
 
 
-def with_score(verdict: Verdict, case: Case) -> Verdict:
-    """Return a verdict on the criteria of a case with the unclipped score of those that it calls met; none if one is unread."""
+def with_score(verdict: Verdict, cases: Cases) -> Verdict:
+    """Return a verdict on the criteria of a case with the unclipped score of those that it calls met; none if one is unread.
+
+    A verdict of another kind stays as it is.
+    """
+    if verdict.checklist is None:
+        return verdict
     if not verdict.valid:
         return replace(verdict, checklist=None)
-    met = (verdict.checklist or {})["met"]
+    met, (shown,) = verdict.checklist["met"], verdict.order
+    case = cases.records[cases.index[verdict.case_id]]
     scores: list[Any] = [None] * len(case.responses)
     if None not in met:
         points = [criterion.points for criterion in case.criteria]
-        for index in verdict.order:
-            scores[index] = checklist_score(points, met).score
+        scores[shown] = checklist_score(points, met).score
     return replace(verdict, scores=tuple(scores))
 
 
@@ -117,12 +124,9 @@ class VerdictTable:
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
         self.name = self.name or self.judge
+        self.verdicts = [with_score(verdict, self.cases) for verdict in self.verdicts]
         cases = [self.cases.index[verdict.case_id] for verdict in self.verdicts]
         self.case_of = np.array(cases, int)  # int [verdicts], the number of the case
-        self.verdicts = [
-            verdict if verdict.checklist is None else with_score(verdict, self.cases.records[case])
-            for case, verdict in zip(cases, self.verdicts)
-        ]
 
     # --- what is known of the judge
 
@@ -169,8 +173,8 @@ class VerdictTable:
     @cached_property
     def has_expected(self) -> bool:
         """Whether every valid verdict has expected scores."""
-        with_expected = [verdict.expected_scores is not None for verdict in self.valid]
-        return bool(with_expected) and all(with_expected)
+        have = (verdict.expected_scores is not None for verdict in self.valid)
+        return bool(self.valid) and all(have)
 
     @cached_property
     def criteria(self) -> list[str]:
@@ -235,12 +239,12 @@ class VerdictTable:
         """The place of each entry in the order shown, from 0: int [entries]."""
         return self._entries[2]
 
-    def column(self, values_of: Callable[[Verdict], Values]) -> ndarray:
-        """Return the values that each valid verdict has: float [entries], NaN where there is none."""
+    def column(self, scores_of: Callable[[Verdict], Scores]) -> ndarray:
+        """Return the scores that each valid verdict has: float [entries], NaN where there is none."""
         column: list[float | None] = []
         for verdict in self.verdicts:
-            values = values_of(verdict) if verdict.valid else {}
-            column += [values.get(index) for index in sorted(verdict.order)]
+            scores = scores_of(verdict) if verdict.valid else None
+            column += [scores[index] if scores else None for index in sorted(verdict.order)]
         return np.array(column, float)
 
     # --- values of entries, and their means over verdicts
@@ -248,22 +252,23 @@ class VerdictTable:
     @cached_property
     def score(self) -> ndarray:
         """The whole scores: float [entries]."""
-        return self.column(lambda verdict: _shown(verdict, verdict.scores))
+        return self.column(attrgetter("scores"))
 
     @cached_property
     def expected(self) -> ndarray:
         """The expected scores: float [entries]."""
-        return self.column(expected_values)
+        return self.column(attrgetter("expected_scores"))
 
     @cached_property
     def own(self) -> ndarray:
-        """The values that the judge itself gave (see `own_values`): float [entries]."""
-        return self.column(self.own_of)
+        """The values that the judge itself gave (see `own_scores`): float [entries]."""
+        cases = self.cases
 
-    def own_of(self, verdict: Verdict) -> Values:
-        """Return what a verdict of this judge itself gave, see `own_values`."""
-        case = self.cases.records[self.cases.index[verdict.case_id]]
-        return own_values(verdict, self.rubric, case.models)
+        def own_of(verdict: Verdict) -> Scores:
+            models = cases.records[cases.index[verdict.case_id]].models
+            return own_scores(verdict, models, self.rubric)
+
+        return self.column(own_of)
 
     @property
     def best(self) -> ndarray:
@@ -306,24 +311,27 @@ class VerdictTable:
             values = only(values, self.run[self.panel.group] == run)
         return means_at(values, self.response, self.cases.responses)
 
-    @cached_property
-    def criterion_scores(self) -> dict[str, ndarray]:
-        """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
-        names = _names(verdict.criterion_scores for verdict in self.valid)
-
-        def mean(name: str) -> ndarray:
-            def of_criterion(verdict: Verdict) -> Values:
-                return _shown(verdict, (verdict.criterion_scores or {}).get(name))
-
-            return self.per_response(self.column(of_criterion))
-
-        return {name: mean(name) for name in names}
+    def whole_scores(self, run: int | None = None) -> ndarray:
+        """Return the mean scores of all runs or of one; where the judge gives none, the expected ones: float [responses]."""
+        if np.isnan(self.scores).all():
+            return self.per_response(self.expected, run)
+        return self.scores if run is None else self.per_response(self.score, run)
 
     @cached_property
     def mixed(self) -> ndarray:
         """The scores; where the judge gives none, the expected scores: float [responses]."""
-        none = np.isnan(self.scores).all()
-        return self.per_response(self.expected) if none else self.scores
+        return self.whole_scores()
+
+    @cached_property
+    def criterion_scores(self) -> dict[str, ndarray]:
+        """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
+
+        def mean(name: str) -> ndarray:
+            scores = self.column(lambda verdict: (verdict.criterion_scores or {}).get(name))
+            return self.per_response(scores)
+
+        names = _names(verdict.criterion_scores for verdict in self.valid)
+        return {name: mean(name) for name in names}
 
     # --- pairs of verdicts
 
@@ -342,16 +350,11 @@ class VerdictTable:
 
         The choices are int [pairs], indices of CHOICES, "first" being first in the case, -1 where there is none.
         """
-        cases = self.cases
-        votes = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
-        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
-            choice = (verdict.choices or {}).get(criterion) if verdict.valid else None
-            if choice is None or run not in (None, verdict.run):
-                continue
-            first, second = sorted(verdict.order)
-            models, start = cases.records[case].models, cases.start[case]
-            code = (models[first], models[second], *CHOICES[2:]).index(choice)
-            votes[cases.pair_index[start + first, start + second], code] += 1
+        votes = np.zeros((len(self.cases.panel.pairs[0]), len(CHOICES)), int)
+        for verdict in self.valid:
+            choice = (verdict.choices or {}).get(criterion)
+            if choice is not None and run in (None, verdict.run):
+                votes[self.cases.vote(verdict.case_id, verdict.pair or (), choice)] += 1
         neutral = self.rubric.criterion(criterion).neutral if self.rubric else "tie"
         return most_frequent(votes, CHOICES.index(neutral))
 
@@ -485,8 +488,10 @@ def counted(cases: Cases, name: str, values: ndarray) -> VerdictTable:
     for number, case in enumerate(cases.records):
         scores = values[cases.start[number] : cases.start[number + 1]]
         order = tuple(np.flatnonzero(is_known(scores)).tolist())
-        verdict = Verdict(case.id, name, COUNTED, order, valid=True)
-        verdicts.append(replace(verdict, expected_scores=tuple(scores.tolist())))
+        expected = tuple(scores.tolist())
+        verdicts.append(
+            Verdict(case.id, name, COUNTED, order, valid=True, expected_scores=expected)
+        )
     judge = VerdictTable(cases, verdicts, kind="baseline")
     judge.asked = is_known(values)
     return judge
@@ -519,30 +524,22 @@ class Row:
         return self.judge.criteria if self.criterion is None else [self.criterion]
 
     @cached_property
-    def score(self) -> ndarray | None:
-        """The mean whole scores, float [responses]; None where there are none."""
-        judge = self.judge
-        if self.criterion is not None or np.isnan(judge.scores).all():
-            return None
-        return judge.scores if self.run is None else judge.per_response(judge.score, self.run)
+    def whole(self) -> ndarray:
+        """The mean whole scores, else the expected ones: float [responses], NaN where there are neither."""
+        return self.judge.whole_scores(self.run)
 
     @cached_property
     def expected(self) -> ndarray | None:
         """The mean expected scores, float [responses]; None where not every valid verdict has them."""
         judge = self.judge
-        if self.criterion is not None or not judge.has_expected:
-            return None
-        return judge.per_response(judge.expected, self.run)
-
-    @property
-    def own(self) -> ndarray | None:
-        """The whole scores, else the expected scores, float [responses]; None where there are neither."""
-        return self.expected if self.score is None else self.score
+        return judge.per_response(judge.expected, self.run) if judge.has_expected else None
 
     @property
     def best(self) -> ndarray | None:
         """The expected scores, else the whole scores, float [responses]; None where there are neither."""
-        return self.score if self.expected is None else self.expected
+        if self.expected is None and np.isnan(self.whole).all():
+            return None
+        return self.whole if self.expected is None else self.expected
 
     @cached_property
     def ranking_values(self) -> ndarray:
@@ -569,28 +566,29 @@ class Row:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criteria:
             relations = [self.judge.choice_relations(name, self.run) for name in self.criteria]
-            known = np.any(is_known(relations), axis=0)
-            return only(np.sign(np.nansum(relations, axis=0)), known)
-        if self.own is None:
-            return np.full(len(self.judge.cases.panel.pairs[0]), np.nan)
-        return self.judge.relations(self.own)
+            return np.sign(mean_along(np.array(relations), 0))
+        return self.judge.relations(self.whole)
 
     @property
     def band(self) -> float:
         """How far apart expected scores on a scale are at most that are equal where pairs are won; 0 of other values."""
         return BAND if self.expected is not None and self.judge.scale else 0.0
 
+    def _finest_relations(self, band: float) -> ndarray:
+        """Return the relations by the expected scores, with ties within a band, if there are any: float [pairs]."""
+        return (
+            self.relations if self.expected is None else self.judge.relations(self.expected, band)
+        )
+
     @cached_property
     def wins(self) -> ndarray:
         """The relations by which pairs are won and lost, by expected scores, if any, with ties within `band`: float [pairs]."""
-        if self.expected is None:
-            return self.relations
-        return self.judge.relations(self.expected, self.band)
+        return self._finest_relations(self.band)
 
     @cached_property
     def best_relations(self) -> ndarray:
         """The relations by the expected scores where there are any, which seldom tie: float [pairs]."""
-        return self.relations if self.expected is None else self.judge.relations(self.expected)
+        return self._finest_relations(0.0)
 
     def people_relations(self, people: People) -> ndarray:
         """Return people's relations of the pairs that this judge was asked about, float [pairs]."""
