@@ -315,7 +315,7 @@ ONE_BY_ONE = ("lfm2", "mamba", "qwen3_next")
 def load(folder, name):
     """Return a judge by the smallest model of an architecture."""
     build_tiny_model(folder, model_type=name.split()[0], ends=ENDS, **ARCHITECTURES[name])
-    return Judge(load_chat(folder, max_new_tokens=NEW_TOKENS, batch_tokens=16384))
+    return Judge(load_chat(folder, max_new_tokens=NEW_TOKENS))
 
 
 @pytest.fixture(scope="module", params=[name for name in ARCHITECTURES if name != "xlstm"])

@@ -132,9 +132,8 @@ class LocalChat(Chat):
                 "%s has recurrent or convolutional states: it answers one prompt after another",
                 self.name,
             )
-        if not self.batch_tokens:
-            room = batch_room(self._outline, self.device)
-            self.batch_tokens = room if self._longest_in_batch else 1
+        elif not self.batch_tokens:
+            self.batch_tokens = batch_room(self._outline, self.device)
         # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
         self.forward_tokens = 8192 if torch.device(self.device).type == "cuda" else 2048
         self.window = (
