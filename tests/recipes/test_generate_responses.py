@@ -5,7 +5,6 @@ import random
 import shutil
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ from programs import (
 )
 from tables import rows_of, with_words
 
-from automedeval.models.decoding import draw
+from automedeval.models.decoding import Row, draw
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError
 from automedeval.records.tables.cases import read_cases
@@ -125,7 +124,7 @@ def test_probabilities_that_are_no_numbers_are_no_answer(tiny_model, questions):
 @pytest.mark.parametrize(("temperature", "top_k", "expected"), ROWS["drawn"])
 def test_tokens_are_drawn_in_proportion_among_the_likeliest(temperature, top_k, expected):
     logits = torch.tensor([0.05, 0.4, 0.25, 0.0, 0.3]).log().repeat(20_000, 1)
-    rows = SimpleNamespace(chance=[random.Random(f"row {row}") for row in range(20_000)])
+    rows = [Row(ids=[], chance=random.Random(f"row {row}")) for row in range(20_000)]
     drawn = draw(rows, logits, temperature, top_k)
     shares = torch.bincount(drawn, minlength=5) / len(logits)
     expected = torch.tensor(expected)

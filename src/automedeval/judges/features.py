@@ -63,7 +63,8 @@ def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -
             pairs.append((question, nearest_piece(asked, text)) if asked and text else None)
     features = np.array(rows, float).reshape(len(rows), len(FEATURES))
     different = list(dict.fromkeys(filter(None, pairs)))
-    relevance = dict(zip(different, pair_reader(different)[:, 0].tolist()))
+    numbers = pair_reader(different)[:, 0].tolist()
+    relevance: dict[tuple[str, str] | None, float] = dict(zip(different, numbers))
     features[:, FEATURES.index("relevance")] = [relevance.get(pair, np.nan) for pair in pairs]
     return features
 

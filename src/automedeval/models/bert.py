@@ -57,7 +57,8 @@ class Bert:
     @torch.inference_mode()
     def classify(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Return the numbers of the adapter's head for each pair of texts: [pairs, numbers]."""
-        hidden = self._network(*self._tokens(pairs), first=True)
+        ids, types, mask = self._tokens(pairs)
+        hidden = self._network(ids, types, mask, first=True)
         pooled = torch.tanh(self._linear(hidden[:, 0], "pooler.dense"))
         return self._linear(pooled, "classifier")
 

@@ -5,7 +5,6 @@ gap between them, and padding is in front of the first. transformers measures sl
 biases in places of the buffer, and padding between two tokens would move them apart.
 """
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +80,7 @@ class Row:
         least, reserve: the fewest and the most tokens of its answer.
         most: of the free text in its answer.
         shape: rows of different shapes share no batch.
-        chance: what its tokens are sampled with.
+        chance: the `random.Random` that its tokens are sampled with.
 
     The other fields are filled on the way: `index` among all that are asked, `tokens` that are fed, `begin`, the place of the
     first of them in the buffer, and those `written` of a free text. `pending` completed its stop and is not fed, `truncated`
@@ -93,7 +92,7 @@ class Row:
     reserve: int = 0
     most: int = 0
     shape: str = ""
-    chance: random.Random | None = None
+    chance: Any = None
     index: int = 0
     tokens: Ids = field(default_factory=list)
     begin: int = 0
@@ -316,15 +315,17 @@ def write_free(
     batch.active = count
 
 
-def draw(batch: Batch, logits: torch.Tensor, temperature: float, top_k: int = 0) -> torch.Tensor:
-    """Sample a token for each active row among its `top_k` most probable ones (0: all), with the row's own generator."""
+def draw(
+    rows: Sequence[Row], logits: torch.Tensor, temperature: float, top_k: int = 0
+) -> torch.Tensor:
+    """Sample a token for each row of logits among its `top_k` most probable ones (0: all), with the row's own generator."""
     size = logits.shape[-1]
     best, tokens = logits.nan_to_num().topk(min(top_k or size, size), dim=-1)
     if logits.device.type == "mps":  # it has no float64
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     reached = odds.cumsum(dim=-1)
-    drawn = [row.chance.random() for row in batch.rows[: len(logits)]]
+    drawn = [row.chance.random() for row in rows[: len(logits)]]
     limits = torch.tensor(drawn, dtype=odds.dtype, device=odds.device)[:, None] * reached[:, -1:]
     # argmax: the first token at which the cumulative probability exceeds the drawn number.
     place = (reached > limits).int().argmax(dim=-1, keepdim=True)

@@ -258,9 +258,9 @@ class LocalChat(Chat):
         On a CPU the first one of many is a batch by itself, so that an answer is there soon.
         """
         batch: list[Row] = []
-        rows = sorted(rows, key=lambda row: (row.shape, row.length))
-        alone = self.device == "cpu" and len(rows) > MANY
-        for row in rows:
+        ordered = sorted(rows, key=lambda row: (row.shape, row.length))
+        alone = self.device == "cpu" and len(ordered) > MANY
+        for row in ordered:
             too_long = row.length > self._longest_in_batch
             is_full = too_long or (len(batch) + 1) * row.length > self.batch_tokens
             if batch and (alone or is_full or batch[0].shape != row.shape):
@@ -319,7 +319,7 @@ class LocalChat(Chat):
         odds = compete(batch, values)
         chosen = odds.argmax(dim=1)
         if self.temperature:
-            chosen = draw(batch, odds.log(), self.temperature)
+            chosen = draw(batch.rows, odds.log(), self.temperature)
         for reply, winner, chances in zip(batch.rows, chosen.tolist(), odds.tolist()):
             ids, value = values[winner], slot.values[winner]
             reply.unfed = ids[: len(ids) - ending]
@@ -331,7 +331,7 @@ class LocalChat(Chat):
     def _chooser(self, batch: Batch) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
             return partial(torch.argmax, dim=-1)
-        return lambda logits: draw(batch, logits, self.temperature, self.top_k)
+        return lambda logits: draw(batch.rows, logits, self.temperature, self.top_k)
 
     def _write(self, batch: Batch, literal: str, free: Free, following: str) -> None:
         """Let every row write a free text behind a literal that is fed (see `write_free`)."""
