@@ -157,7 +157,8 @@ def _difference(column: str, figures: Figures, record: JsonObject, ours: JsonObj
             return Estimate(None, reason=f"{row['judge']}: {figure.reason}")
         shared = {name: figures[name] for name in row["names"]}
         means.append(over_runs(shared, bounds)["mean"])
-    return difference(*means, bounds and (-1.0, 1.0))
+    theirs, of_ours = means
+    return difference(theirs, of_ours, bounds and (-1.0, 1.0))
 
 
 def mark(p: float | None) -> str:
