@@ -241,11 +241,10 @@ def same_on_every_criterion(scores: Sequence[int], rubric: Rubric) -> ParsedAnsw
 
 def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     """Return the parsed answer of scores on several criteria, in the order of `answer_parts`: all of a slot, then the next."""
-    count = len(rubric.criteria)
-    by_name = {
-        name: tuple(values[place::count]) for place, name in enumerate(rubric.output_criteria)
-    }
-    scores = {criterion.name: by_name[criterion.name] for criterion in rubric.criteria}
+    names, count = rubric.output_criteria, len(rubric.criteria)
+    scores = {}
+    for criterion in rubric.criteria:
+        scores[criterion.name] = tuple(values[names.index(criterion.name) :: count])
     by_slot = zip(*scores.values())
     means = tuple(floor(sum(of_slot) / count + 0.5) for of_slot in by_slot)  # halves upwards
     return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
@@ -405,12 +404,13 @@ def _written_before(place: int, text: str) -> str | None:
 
 
 _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps hostile text linear
-_REPEATED = None  # stands as a key in an object that has a key twice; no key of JSON is None
+# Stands as a key in an object that has a key twice; no folded key has blanks.
+_REPEATED = "one key twice"
 
 
-def _object(pairs: Sequence[tuple[str, object]]) -> dict[str | None, object]:
+def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """Return the members of an object, with keys as they are compared: a rubric's name may be written in capitals."""
-    members: dict[str | None, object] = {folded(key): value for key, value in pairs}
+    members = {folded(key): value for key, value in pairs}
     return members if len(members) == len(pairs) else members | {_REPEATED: True}
 
 
@@ -464,13 +464,9 @@ def _members(given: Any, names: Sequence[str]) -> list[Any]:
     """Return the members of an object by the names of its keys; fail if it is none, or has other keys."""
     if not isinstance(given, dict):
         raise _Invalid(f"{type(given).__name__} instead of an object with the criteria")
-    if _REPEATED in given:
-        raise _Invalid("a key stands twice")
-    keys = {folded(name): name for name in names}
-    if missing := sorted(keys.keys() - given.keys()):
-        raise _Invalid(f"no answer on {keys[missing[0]]}")
-    if surplus := sorted(given.keys() - keys.keys()):
-        raise _Invalid(f"an answer on {surplus[0][:40]!r}, which was not asked")
+    keys = list(map(folded, names))
+    if given.keys() != set(keys):
+        raise _Invalid(f"the keys {', '.join(given)[:120]!r} instead of {', '.join(names)}")
     return [given[key] for key in keys]
 
 
