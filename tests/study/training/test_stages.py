@@ -246,10 +246,8 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run, monkeypatch):
     _, training, model, _ = make_parser().parse_args_and_config(
         args=given, fail_with_unknown_args=True
     )
-    own = ["--chat_template_path", "none"]  # takes back that of the YAML
-    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given, *own])
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given])
     _, ours, *_ = parse_run(make_parser())
-    assert ours.chat_template_path is None
     assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
     assert model.model_name_or_path == read(run)["model_name_or_path"]
     assert training.max_length == 2048

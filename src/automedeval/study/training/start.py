@@ -46,8 +46,6 @@ def parse_run(parser: Any) -> tuple[Any, ...]:
         "use_safetensors": True,
     }
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
-    if training.chat_template_path == "none":  # takes back the path that a YAML names
-        training.chat_template_path = None
     return groups
 
 
