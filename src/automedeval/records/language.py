@@ -24,14 +24,13 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _MARKS = "".join(
     letter for letter in map(chr, range(0x300, 0xFE30)) if unicodedata.category(letter)[0] == "M"
 )
-_ASCII = re.compile(r"[a-z0-9]+")
 _ANY = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+(?:[{_MARKS}]+[^\W_{_UNSPACED}]*)*")
 
 
 def normalise(text: str) -> str:
     """Return the words of a text, case-folded, with one space between them; texts of the same words have equal results."""
     text = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join((_ASCII if text.isascii() else _ANY).findall(text))
+    return " ".join(_ANY.findall(text))
 
 
 def is_english(text: str, enough: int = ENOUGH) -> bool | None:

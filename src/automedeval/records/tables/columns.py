@@ -149,7 +149,8 @@ class Columns:
         """Return what is read of a row; RecordError if a cell is not text, or no question or reference."""
         for name in self.every:
             cell = row.get(name)
-            is_asked = name == self.roles["question"] and _is_asked(cell)
+            is_parts = isinstance(cell, list) and all(isinstance(part, dict) for part in cell)
+            is_asked = name == self.roles["question"] and is_parts
             is_number = name == self.roles.get("id") and type(cell) is int
             if not (isinstance(cell, str | None) or is_asked or is_number):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
@@ -330,11 +331,6 @@ def is_failure(cell: Any) -> bool:
 def is_choice(reference: str | None) -> bool:
     """Return whether a reference is the letter of a choice, bare or in brackets, or several of them, one a line."""
     return CHOICE.fullmatch(reference or "") is not None
-
-
-def _is_asked(question: Any) -> bool:
-    """Return whether a question is given as messages or as parts."""
-    return isinstance(question, list) and all(isinstance(part, dict) for part in question)
 
 
 def fault_of_reference(cell: Any) -> str | None:

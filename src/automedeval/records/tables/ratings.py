@@ -161,43 +161,43 @@ class _Layout(NamedTuple):
 
 def _layout_of(rows: Sequence[dict], models: Collection[str]) -> _Layout:
     """Return what the columns hold; RecordError if none has the score or the case, or several may have the score."""
-    scores, notes = _scores_by_name(filled_names(rows), models)
-    all_names = names_of(rows)
-    names = {plain(name): name for name in all_names if name not in scores}
+    all_names, filled_columns = names_of(rows), filled_names(rows)
+    names = {plain(name): name for name in all_names}
     ids = [_text(row.get(names.get("id"))) for row in rows]
     if not any(re.search(r"\D", text) for text in ids):  # programs number rows and tasks so
         names.pop("id", None)
     columns = {}
     for role, words in RATINGS.items():
         called = [names[word] for word in words if word in names]
+        if role == "score" and len(called) > 1:
+            raise RecordError(f"{' or '.join(called)} may be the score: leave one")
         if called:
             columns[role] = called[0]
-        if role == "score" and not scores:
-            scores = {name: {} for name in called}
-            if len(called) > 1:
-                raise RecordError(f"{' or '.join(called)} may be the score: leave one")
+    taken = [role for role, name in columns.items() if name in filled_columns]
+    scores = {} if "score" in taken else _scores_by_name(filled_columns, taken, models)
+    if not scores and "score" in columns:
+        scores = {columns["score"]: {}}
     there = f"there are {', '.join(all_names)}"
     if rows and not scores:
         raise RecordError(f"no column holds a score, {NAMING}; {there}")
     if rows and not {"case_id", "question"} & columns.keys():
         raise RecordError(f"no column holds a question, or the case as case_id; {there}")
-    if not any("annotator" in known for known in (columns, *scores.values())):
+    roles = list(dict.fromkeys(chain(*scores.values())))
+    if len(roles) > 1:
+        raise RecordError(f"columns of scores of one {' and one '.join(roles)}: leave one kind out")
+    notes = [f"scores of one {role} a column: {', '.join(scores)}" for role in roles]
+    if "annotator" not in (*columns, *roles):
         notes.append("no column is called rater: the ratings are taken as one person's")
     return _Layout(columns, scores, notes)
 
 
 def _scores_by_name(
-    columns: Sequence[str], models: Collection[str]
-) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Return the role and the word of each column that has one model's, rater's or criterion's scores, and a note on them.
-
-    There are none beside a column of all scores, and none of a role that has a column.
-    """
-    called = {plain(name) for name in columns}
-    taken = [role for role, words in RATINGS.items() if not called.isdisjoint(words)]
-    words = {name: A_SCORE.sub("", name) for name in columns if not _is_key(name)}
+    names: Sequence[str], taken: Collection[str], models: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """Return of each column that has one model's, rater's or criterion's scores the role, if it is not taken, and the word."""
+    words = {name: A_SCORE.sub("", name) for name in names if not _is_key(name)}
     is_marked = any(map(MARKED.match, words.values()))
-    scores: dict[str, dict[str, str]] = {}
+    scores = {}
     for name, word in words.items():
         if word in models:
             role = "model"
@@ -211,12 +211,7 @@ def _scores_by_name(
             continue
         if role not in taken:
             scores[name] = {role: word}
-    if not scores or "score" in taken:
-        return {}, []
-    roles = list(dict.fromkeys(chain(*scores.values())))
-    if len(roles) > 1:
-        raise RecordError(f"columns of scores of one {' and one '.join(roles)}: leave one kind out")
-    return scores, [f"scores of one {roles[0]} a column: {', '.join(scores)}"]
+    return scores
 
 
 def _is_key(name: str) -> bool:
