@@ -70,20 +70,21 @@ class YamlFile:
             inside: stands before the key in errors, for instance "scale.".
             least: the smallest number that is allowed.
         """
+        place = inside + key
         if key not in mapping:
             if default is ...:
-                self.fail(inside + key, "is missing")
+                self.fail(place, "is missing")
             return default
         value = mapping[key]
         kinds = (int, float) if kind is float else kind
         is_truth_for_number = isinstance(value, bool) and kind is not bool
         if not isinstance(value, kinds) or is_truth_for_number or value != value:
-            self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
+            self.fail(place, f"must be {_KINDS[kind]}, not {value!r}")
         if least is not None and isinstance(value, int) and value < least:
-            self.fail(inside + key, f"must be at least {least}, not {value}")
+            self.fail(place, f"must be at least {least}, not {value}")
         for entry in value if isinstance(value, list) else [value]:
             if allowed and entry not in allowed:
-                self.fail(inside + key, f"{entry!r} is not one of {', '.join(allowed)}")
+                self.fail(place, f"{entry!r} is not one of {', '.join(allowed)}")
         return value
 
     def values(self, mapping: Any, keys: Mapping[str, tuple], inside: str = "") -> dict:
@@ -93,14 +94,9 @@ class YamlFile:
 
     def only(self, mapping: Any, allowed: Sequence[str], inside: str = "") -> None:
         """Fail unless `mapping` is a mapping without unknown keys."""
+        known = ", ".join(allowed)
         if not isinstance(mapping, dict):
-            self.fail(
-                inside.rstrip(".") or "the file",
-                f"must be a mapping with the keys {', '.join(allowed)}",
-            )
+            self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {known}")
         for key in mapping:
             if key not in allowed:
-                self.fail(
-                    f"{inside}{key}",
-                    f"unknown key; known are {', '.join(allowed)}",
-                )
+                self.fail(f"{inside}{key}", f"unknown key; known are {known}")

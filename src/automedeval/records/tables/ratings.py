@@ -342,8 +342,8 @@ def _argilla_questions(row: dict) -> dict[str, list[dict]]:
     return {question: answers for question, answers in questions.items() if answers}
 
 
-def _argilla(questions: Mapping[str, list[dict]], left_out: Counter[str]) -> Iterable[dict]:
-    """Return what each person answered to the questions of a record."""
+def _argilla(questions: Mapping[str, list[dict]], left_out: Counter[str]) -> Iterator[dict]:
+    """Yield what each person answered to the questions of a record."""
     people: dict[Any, dict] = {}
     for question, answers in questions.items():
         for number, answer in enumerate(answers):
@@ -353,7 +353,7 @@ def _argilla(questions: Mapping[str, list[dict]], left_out: Counter[str]) -> Ite
                 continue
             of_person = people.setdefault(user or number, {"annotator": _text(user) or "rater"})
             _add_answer(of_person, question, answer.get("value"))
-    return people.values()
+    yield from people.values()
 
 
 def _add_answer(answers: dict, question: str, value: Any) -> None:
