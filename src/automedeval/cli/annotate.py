@@ -54,8 +54,6 @@ class AnnotateArguments:
         if self.url is not None:
             return self.url.rstrip("/")
         host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
-        if ":" in host:  # of IPv6
-            host = f"[{host}]"
         return f"http://{host}:{self.port}"
 
 
@@ -111,8 +109,7 @@ def listening(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise RecordError if the port is in use, or the address is not of this machine."""
     advice = ": choose another with --port or --host"
     with foreign_errors_at(f"port {port} on {host}", OSError, advice=advice):
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
+        return socket.create_server((host, port))
 
 
 def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:

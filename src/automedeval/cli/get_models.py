@@ -90,7 +90,7 @@ def unpack_judge(folder: Path, target: Path) -> None:
 def main() -> None:
     """Unpack the models that are missing, the encoder first: the small judge needs no other."""
     (args,) = parse((GetModelsArguments,), __doc__, first=("output",))
-    output = Path(args.output) if args.output else user_models()
+    output = Path(args.output or user_models())
     output.mkdir(parents=True, exist_ok=True)
     for name, unpack in ((ENCODER_NAME, unpack_encoder), (JUDGE_NAME, unpack_judge)):
         target = output / name

@@ -243,8 +243,9 @@ def write_joined(file: Path, cases: list[Case], given: Sequence[str], processes:
         before = list(read_records(file, Case))
         shared = {case.id for case in before} & {case.id for case in cases}
         if not shared or models_of(before) != models_of(cases):
-            these = ", ".join(given)
-            raise RecordError(f"{file} holds other cases than {these}: choose another --output")
+            raise RecordError(
+                f"{file} holds other cases than {', '.join(given)}: choose another --output"
+            )
     processes.wait()  # every process has compared before one writes
     if is_first():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -283,7 +284,7 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
         raise RecordError(
             f"{answers.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
-    judged = models_of(request.case for request in requests)
+    judged = models_of(requests.cases)
     if baseline and baseline not in judged:
         raise RecordError(
             f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"

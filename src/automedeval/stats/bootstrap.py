@@ -199,19 +199,23 @@ def bootstrap(
     statistics: Sequence[Statistic], cases: int | ndarray, resamples: int = RESAMPLES
 ) -> list[Estimate]:
     """Estimate statistics from the same resamples; see `estimate`."""
+    if not statistics:
+        return []
     clusters = np.arange(cases) if isinstance(cases, int) else cases
     # One product for all sums: the counts are read once.
     none = np.empty((len(clusters), 0))
     wide = [none if part.columns is None else part.columns for part in statistics]
-    columns = np.concatenate([none, *wide], axis=1)
+    columns = np.concatenate(wide, axis=1)
     edges = np.cumsum([part.shape[1] for part in wide])
 
     def figures(counts: ndarray) -> ndarray:
         sums = np.split(counts @ columns, edges, axis=1)
-        figures = np.empty((len(statistics), len(counts)))
-        for figure, statistic, own in zip(figures, statistics, sums):
-            figure[:] = statistic.of(own if statistic.cells is None else statistic.sums(counts))
-        return figures
+        return np.array(
+            [
+                part.of(own if part.cells is None else part.sums(counts))
+                for part, own in zip(statistics, sums)
+            ]
+        )
 
     (values,) = figures(np.ones((1, len(clusters)))).T
     resampled = [
@@ -338,9 +342,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for multiple tests by the step-down method (Holm 1979)."""
     order = np.argsort(p_values)
     stepped = np.arange(len(order), 0, -1) * np.take(p_values, order)
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.maximum.accumulate(np.minimum(1, stepped))
-    return adjusted.tolist()
+    adjusted = np.maximum.accumulate(np.minimum(1, stepped))
+    return adjusted[np.argsort(order)].tolist()
 
 
 def adjust(
