@@ -67,7 +67,8 @@ def rationale_score(
     predictions, references = check_texts(predictions, references)
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
-    device = str(torch.accelerator.current_accelerator(check_available=True) or "cpu")
+    has_accelerator = torch.accelerator.is_available()
+    device = str(torch.accelerator.current_accelerator()) if has_accelerator else "cpu"
     items = list(zip(predictions, references))
     result: dict[str, Any] = {"revisions": {}}
     empty: set[int] = set()
