@@ -166,7 +166,7 @@ class Answers:
     """The one file of the cases that are judged, and how it is read."""
 
     file: str
-    columns: list[str]  # of a table, as --columns says
+    table: JsonObject  # see `TableArguments.table`
     textless: list[str]  # columns without a text, which may be a model's
     first_version: str | None = None  # of tables NAME=FILE, the baseline of the others
 
@@ -222,19 +222,20 @@ def read_answers(args: JudgeArguments, log_args: LogArguments, processes: Proces
     hint = "" if args.columns else " (--columns says it otherwise)"
     textless = set[str]()
     for _, file in map(named_file, given):
-        table = None if is_log(file) else CaseFile(file, **args.table).table
-        if table is not None:
+        if is_log(file):
+            continue
+        if table := CaseFile(file, **args.table).table:
             tell(printable(f"{file}: {'; '.join(table.notes)}{hint}"))
             textless.update(table.columns.textless)
     version, file = named_file(given[0])
     if len(given) == 1 and not version and not is_log(file):
-        return Answers(file, args.columns, sorted(textless))
+        return Answers(file, args.table, sorted(textless))
     cases, notes = join_logs(given, log_args, **args.table)
     joined = args.folder / "cases.jsonl"
     write_joined(joined, cases, args.cases, processes)
     tell(*map(printable, notes), f"cases: {joined}")
     first_version = None if len(given) == 1 or is_log(file) else version
-    return Answers(str(joined), [], sorted(textless), first_version)
+    return Answers(str(joined), {"columns": []}, sorted(textless), first_version)
 
 
 def write_joined(file: Path, cases: list[Case], given: Sequence[str], processes: Processes) -> None:
@@ -265,8 +266,7 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
     judge = args.judge or default_judge()
     if args.judge is None:
         tell(f"judge: {judge} (--judge names another)")
-    table = {"blank": args.blank, "columns": answers.columns}
-    rubric = choose_rubric(judge, args, read_cases(answers.file, **table))
+    rubric = choose_rubric(judge, args, read_cases(answers.file, **answers.table))
     if args.batch_file:
         check_batch(judge, rubric, processes)
     baseline = args.baseline or answers.first_version
@@ -276,10 +276,12 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
     compared = baseline if rubric.mode == "pairwise" and not args.dataset else None
     asked = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": compared}
     if args.dataset:
-        plan = plan_from_dataset(args, args.dataset, rubric, read_cases(answers.file, **table))
+        plan = plan_from_dataset(
+            args, args.dataset, rubric, read_cases(answers.file, **answers.table)
+        )
     else:
         plan = planner(judge, rubric, **asked)
-    requests = Requests(answers.file, args.limit, plan, **table)
+    requests = Requests(answers.file, args.limit, plan, **answers.table)
     if not requests:
         raise RecordError(
             f"{answers.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
@@ -400,7 +402,7 @@ def settled(job: Job, judge: BaseJudge, log: Log) -> SimpleNamespace:
         rubric=job.args.rubric or guided,
         score_decoding=judge.score_decoding or job.args.score_decoding,
         again="cut" if log.alike else None,
-        columns_of=columns_of | {job.answers.file: job.answers.columns},
+        columns_of=columns_of | {job.answers.file: job.answers.table["columns"]},
     )
 
 

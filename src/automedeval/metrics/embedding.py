@@ -55,7 +55,7 @@ class Nearest(NamedTuple):
 def nearest(
     cases: Sequence[Case],
     encoder: TextEncoder,
-    names: Sequence[str] = tuple(EMBEDDINGS),
+    names: Sequence[str],
     on_batch: Callable[[int], object] | None = None,
 ) -> dict[str, list[Nearest]]:
     """Compare the responses of cases with their questions, or their references: name → an entry for each of all responses.

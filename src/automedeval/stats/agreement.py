@@ -87,8 +87,8 @@ class Panel:
     @cached_property
     def later(self) -> ndarray:
         """How many responses of its group stand behind each response: int [responses]."""
-        ends = np.searchsorted(self.group, self.group, side="right")
-        return ends - np.arange(len(self.group)) - 1
+        ends = np.cumsum(self.sizes)[self.group]
+        return ends - np.arange(len(ends)) - 1
 
     @cached_property
     def pairs(self) -> tuple[ndarray, ndarray]:

@@ -64,7 +64,7 @@ def gate(differences: ndarray, by: float, span: float) -> Gate:
 
 def _bound(differences: ndarray, span: float, way: int, cases: int) -> float:
     """Return the bound on one side (-1 or 1) of so many cases with these moments, and one more with the largest difference."""
-    count, extreme = len(differences), way * span
+    extreme = way * span
     first = float(differences[0])
     if (differences == first).all():
         # As many alike have a probability of 5 % if this share of all cases differs, at most by all of the scale.
@@ -72,8 +72,7 @@ def _bound(differences: ndarray, span: float, way: int, cases: int) -> float:
     mean = (cases * differences.mean() + extreme) / (cases + 1)
 
     def moment(power: int) -> float:  # the sum over all cases
-        own = ((differences - mean) ** power).sum()
-        return float(cases / count * own + (extreme - mean) ** power)
+        return cases * ((differences - mean) ** power).mean() + (extreme - mean) ** power
 
     error = math.sqrt(moment(2) / cases / (cases + 1))
     t = scipy.special.stdtrit(cases, LEVEL)
@@ -88,7 +87,7 @@ def _bound(differences: ndarray, span: float, way: int, cases: int) -> float:
 
 def _needed(differences: ndarray, by: float, span: float) -> int | None:
     """Return the number of cases that decides with probability `POWER`, if mean and spread are as they are here."""
-    mean, spread = float(differences.mean()), float(differences.std(ddof=1))
+    mean, spread = differences.mean(), differences.std(ddof=1)
     if abs(mean + by) < 1e-9:
         return None
     way = -1 if mean > -by else 1
