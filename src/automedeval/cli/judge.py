@@ -77,7 +77,8 @@ from automedeval.study.introspection.mistakes import read_recorded
 
 LONGEST_NAME = 150  # letters of a folder's name; file systems take 255 bytes
 SAMPLE = Path(automedeval.__file__).parent / "sample"
-SAMPLE_CASES, SAMPLE_RATINGS = (str(SAMPLE / f"test_{of}.jsonl") for of in ("cases", "ratings"))
+SAMPLE_CASES = str(SAMPLE / "test_cases.jsonl")
+SAMPLE_RATINGS = str(SAMPLE / "test_ratings.jsonl")
 
 
 @dataclass
