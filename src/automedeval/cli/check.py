@@ -49,15 +49,17 @@ class CheckArguments(TableArguments, EvidenceArguments):
 
 def main() -> None:
     """Check what is missing, write the files, print the table of models."""
-    kinds = (CheckArguments, EncoderArguments)
-    args, encoder_args = parse(kinds, __doc__, first=("cases", "evidence", "output"))
+    args, encoder_args = parse(
+        (CheckArguments, EncoderArguments), __doc__, first=("cases", "evidence", "output")
+    )
     name = Path(args.cases).stem
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, **args.table))
     print_notes(note_on_thoughts(cases))
     books = args.books(encoder_args, "auto")
-    evidence = "books" if books.get("search") else REFERENCE
+    search = books.get("search")
+    evidence = "books" if search else REFERENCE
     if evidence == REFERENCE and not any((case.reference or "").strip() for case in cases):
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
@@ -72,7 +74,7 @@ def main() -> None:
         print_notes(log.notes(cases))
         record_run(output / "run.json", args, encoder_args)
         missing = sum(len(case.responses) for case in cases) - len(done)
-        log.fill(check_cases(cases, done, settings, books.get("search")), missing, unit="answer")
+        log.fill(check_cases(cases, done, settings, search), missing, unit="answer")
         checked = [response for response in log.records() if response.case_id in digests]
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence)

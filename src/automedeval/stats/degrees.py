@@ -46,9 +46,8 @@ def kappa(weights: ndarray, sums: ndarray) -> ndarray:
         weights: float [kinds, kinds], how far two kinds are apart: 1 off the diagonal for kinds without an order.
     """
     counts = sums.reshape(-1, *weights.shape)
-    chance = counts.sum(axis=2)[:, :, None] * counts.sum(axis=1)[:, None]
-    apart = (weights * counts).sum(axis=(1, 2))
-    expected = (weights * chance).sum(axis=(1, 2))
+    apart = np.einsum("ij,tij->t", weights, counts)
+    expected = np.einsum("ij,ti,tj->t", weights, counts.sum(axis=2), counts.sum(axis=1))
     return 1 - divide(apart * counts.sum(axis=(1, 2)), expected)
 
 

@@ -92,7 +92,7 @@ def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) 
         many = f"more than {MOST_LEVELS} different ratings: use the interval form"
         return undefined(cases, n, many)
     tallies = (values[:, None] == levels[:, None]).sum(axis=2)
-    together = tallies[:, :, None] * tallies[:, None, :]
+    together = np.einsum("nk,nl->nkl", tallies, tallies)
     oneself = np.eye(len(levels)) * tallies[:, :, None]
     coincidences = (together - oneself) / others[:, None, None]
     columns = case_sums(coincidences.reshape(n, -1).T, case, cases)
@@ -112,6 +112,6 @@ def _ordinal_alpha(sums: ndarray) -> ndarray:
     # The ordinal distance of two levels is that of their midranks: the ratings between them and half of those on them.
     middle = np.cumsum(margins, axis=1) - margins / 2
     distance = (middle[:, :, None] - middle[:, None, :]) ** 2
-    observed = (together * distance).sum(axis=(1, 2))
+    observed = np.einsum("rck,rck->r", together, distance)
     by_chance = np.einsum("rc,rk,rck->r", margins, margins, distance)
     return 1 - divide((margins.sum(axis=1) - 1) * observed, by_chance)

@@ -25,9 +25,12 @@ def fit_logistic(design: ndarray, won: ndarray, ridge: float, least: float = -np
         return float((np.logaddexp(0, logit) - won * logit).sum() + ridge / 2 * beta @ beta), slope
 
     size = design.shape[1]
-    options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
     return scipy.optimize.minimize(
-        loss, np.zeros(size), jac=True, bounds=[(least, None)] * size, options=options
+        loss,
+        np.zeros(size),
+        jac=True,
+        bounds=[(least, None)] * size,
+        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
     ).x
 
 

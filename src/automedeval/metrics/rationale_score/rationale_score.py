@@ -186,9 +186,10 @@ class _Model:
             raise ValueError(f"{self.name}: a score is not finite")
         best = []
         for number, item in enumerate(items):
-            if not blank.isdisjoint(chain.from_iterable(item)):
+            own = set(chain.from_iterable(item))
+            if own & blank:
                 empty.add(number)
-            if not long.isdisjoint(chain.from_iterable(item)):
+            if own & long:
                 cut.add(number)
             scores = filter(None, (figures.get(pair, of_blank) for pair in item))
             best.append(list(map(max, zip(*scores))))
@@ -238,7 +239,6 @@ def _bart_figures(model: _Model, pairs: list[Pair]) -> Iterator[list[float]]:
 @lru_cache(maxsize=2)
 def _load(what: str, name: str, layers: int | None, device: str) -> _Model:
     """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
-    options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
     folder, revision = name, dict[str, str]()
     loader: Any = AutoModel  # with `output_loading_info` it returns a report as well
     figures = _bert_figures
@@ -263,7 +263,13 @@ def _load(what: str, name: str, layers: int | None, device: str) -> _Model:
                     f"bert_num_layers must be from 1 to {config.num_hidden_layers}, not {layers!r}"
                 )
             config.num_hidden_layers = layers  # higher layers are neither loaded nor computed
-        network, report = loader.from_pretrained(folder, config=config, **options)
+        network, report = loader.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
         if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
             raise ValueError(
                 f"{what} {name!r} lacks {len(missing)} of its weights, {missing[0]} for one"
