@@ -90,21 +90,21 @@ def cell(text: object) -> str:
     return text.replace("://", ":&#47;/").replace("www.", "www&#46;")
 
 
-def format_table(rows: list[dict]) -> str:
-    """Lay rows out as a plain text table, the first 20 of them; an estimate has its interval."""
+def format_table(rows: list[dict], most: int = MOST_ROWS) -> str:
+    """Lay rows out as a plain text table, the first `most` of them; an estimate has its interval."""
     if not rows:
         return "no valid verdict"
     names = list(dict.fromkeys(itertools.chain(*rows)))
     table = [list(map(printable, names))]
-    for row in rows[:MOST_ROWS]:
+    for row in rows[:most]:
         table.append([printable(number(row.get(name), 2)) for name in names])
     width, *widths = [max(map(len, column)) for column in zip(*table)]
     lines = []
     for first, *others in table:
         cells = [first.ljust(width), *map(str.rjust, others, widths)]
         lines.append("  ".join(cells).rstrip())
-    if len(rows) > MOST_ROWS:
-        lines.append(f"… and {len(rows) - MOST_ROWS} more")
+    if len(rows) > most:
+        lines.append(f"… and {len(rows) - most} more")
     return "\n".join(lines)
 
 
