@@ -9,6 +9,7 @@ compared with the third rater's scores, where there is one: how many are nearer 
 """
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def weak_scores(output: Path) -> Scores:
 def expected_of(output: Path) -> dict[str, float]:
     """Return the expected score of each row by the judge that was not trained on it."""
     files = (output / "verdicts" / fold / "verdicts.jsonl" for fold in ("F1", "F2"))
-    verdicts = [verdict for file in files for verdict in read_records(file, Verdict)]
+    verdicts = list(chain.from_iterable(read_records(file, Verdict) for file in files))
     return {each.case_id: each.value(0) for each in verdicts if each.value(0) is not None}
 
 
@@ -81,11 +82,9 @@ def record(data: Path, output: Path, arm: str) -> None:
         }
     rows = [row["case_id"] for row in read_dataset(output / "instructions").training]
     suggesting = set(changing)
-    lines = [
-        line
-        for row in rows
-        for line in messages(row, second[row] if row in suggesting else None, row in accepted)
-    ]
+    lines: list[dict[str, Any]] = []
+    for row in rows:
+        lines += messages(row, second[row] if row in suggesting else None, row in accepted)
     write_lines(output / f"partners-{arm}.jsonl", lines)
     print(f"{arm}: {len(changing):,} suggestions of another score, {len(accepted):,} accepted")
 

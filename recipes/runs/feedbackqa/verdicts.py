@@ -11,6 +11,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from automedeval.records import Case, Rating, Verdict, digest, read_records
@@ -62,7 +63,9 @@ def clustered(cases: Sequence[Case]) -> Iterator[Case]:
     """Yield the cases with a cluster each: those around the passage that most of them share, then around the next one."""
     left = list(cases)
     while left:
-        shared = Counter(text for case in left for text in {each.text for each in case.responses})
+        shared: Counter[str] = Counter()
+        for case in left:
+            shared.update({response.text for response in case.responses})
         passage = max(shared, key=lambda text: (shared[text], text))
         around = [case for case in left if passage in {each.text for each in case.responses}]
         for case in around:
@@ -79,26 +82,26 @@ def main(data: Path, output: Path, most: int | None) -> None:
             of_source[source_of(case.id)].append(case)
         for rating in read_records(data / name / "ratings.jsonl", Rating):
             ratings[rating.case_id, rating.model].append(rating)
-    cases = [
-        single
-        for source in TRAINING
-        for case in of_source[source][:most]
-        for single in single_answers(cut(case))
-    ]
+    cases: list[Case] = []
+    for source in TRAINING:
+        for case in of_source[source][:most]:
+            cases += single_answers(cut(case))
     output.mkdir(parents=True, exist_ok=True)
     write_lines(output / "cases.jsonl", [case.to_dict() for case in cases])
     for teacher in ("weak", "strong"):
         given = [verdict(case, ratings[tuple(case.id.split("/"))], teacher) for case in cases]
         write_lines(output / f"{teacher}.jsonl", [each.to_dict() for each in given])
-    left_out = [cut(case) for source in LEFT_OUT for case in clustered(of_source[source][:most])]
+    left_out: list[Case] = []
+    for source in LEFT_OUT:
+        left_out += map(cut, clustered(of_source[source][:most]))
     write_lines(output / "left_out.jsonl", [case.to_dict() for case in left_out])
     curve = [
         case for case in left_out if source_of(case.id) == LEFT_OUT[0]
     ]  # a stage is measured on
     write_lines(output / "curve.jsonl", [case.to_dict() for case in curve])
     ids = {case.id for case in left_out}
-    kept = [each.to_dict() for (case, _), some in ratings.items() if case in ids for each in some]
-    write_lines(output / "left_out_ratings.jsonl", kept)
+    kept = chain.from_iterable(some for (case, _), some in ratings.items() if case in ids)
+    write_lines(output / "left_out_ratings.jsonl", [rating.to_dict() for rating in kept])
     file = data / "mediqa_validation" / "cases.jsonl"
     others = [cut(case) for case in read_cases(file, blank=None)][:most]
     write_lines(output / "mediqa.jsonl", [case.to_dict() for case in others])

@@ -101,5 +101,5 @@ def test_choices_about_a_pair_are_no_instructions():
     case = case_of(1, MODELS[:2])
     choices = dict.fromkeys(rubric.output_criteria, "ash")
     verdict = verdict_of(case, None, valid=True, error=None, choices=choices, pair=MODELS[:2])
-    with pytest.raises(RecordError, match="has choices"):
+    with pytest.raises(RecordError, match="one score for each response"):
         instruction(case, verdict, rubric)

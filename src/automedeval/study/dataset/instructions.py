@@ -30,8 +30,7 @@ def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> 
     shown = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
     place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"
     if rubric.scale is None or rubric.scores_criteria:
-        what = "scores several criteria" if rubric.scale else "has choices"
-        raise RecordError(f"{place} {what}; instructions are made of one score for each response")
+        raise RecordError(f"{place}: instructions are made of one score for each response")
     scores = by_slot(verdict.scores or (), order)
     low, high = rubric.scale
     if any(score is None or not low <= score <= high for score in scores):

@@ -85,10 +85,8 @@ class CompletionChain:
             case = replace(case, responses=(*case.responses, reference))
         requests = plan_requests(case, self.rubric, seed=self.judge.seed)
         if len(requests) != 1:
-            count, most = len(case.models), self.rubric.max_responses
-            raise RecordError(
-                f"case {case.id!r} has {count} responses to show, and a teacher sees {most} at most: leave some out"
-            )
+            most = self.rubric.max_responses
+            raise RecordError(f"case {case.id!r}: a teacher sees {most} responses at most")
         # Paper: slots are permuted, or the judge learns that a slot is a model.
         slots = requests[0].slots if self.shuffle else tuple(sorted(requests[0].slots))
         return replace(requests[0], slots=slots, original=original)

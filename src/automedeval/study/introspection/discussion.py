@@ -330,20 +330,15 @@ class Partners:
             order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
             discussions[mistake.case_id] = Discussion(mistake, order, self)
         for piece in journal.records():
-            if piece["settings"] != self.fingerprint:
-                raise RecordError(
-                    f"{journal.path} holds discussions of other partners, or on another data set or judge: choose another "
-                    "--output"
-                )
             discussion = discussions.get(piece["case_id"])
-            if discussion is None:
-                continue
-            if piece["digest"] != discussion.mistake.digest:
+            is_of_it = discussion is None or piece["digest"] == discussion.mistake.digest
+            if piece["settings"] != self.fingerprint or not is_of_it:
                 raise RecordError(
-                    f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
-                    "changed: choose another --output"
+                    f"{journal.path}: case {piece['case_id']!r} was discussed by other partners, on another data set or judge, "
+                    "or before its texts or verdicts changed: choose another --output"
                 )
-            discussion.add(piece)
+            if discussion is not None:
+                discussion.add(piece)
         return discussions
 
     def lead(self, discussions: Mapping[str, Discussion], journal: Journal) -> Iterator[JsonObject]:

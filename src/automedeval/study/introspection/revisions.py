@@ -120,8 +120,7 @@ def read_discussion(folder: Path, dataset: Dataset) -> tuple[list[Record], JsonO
     facts = read_json(folder / SUMMARY)
     if facts["follows"] != dataset.statistics["fingerprint"]:
         raise RecordError(
-            f"{folder} is on the data set {facts['follows']}, and {dataset.place} is {dataset.statistics['fingerprint']}: "
-            "run recipes/introspect_discuss.py again"
+            f"{folder} is on another data set than {dataset.place}: run recipes/introspect_discuss.py again"
         )
     return [record for _, record in read_lines(folder / REVISIONS)], facts
 
