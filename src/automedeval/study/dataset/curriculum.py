@@ -17,7 +17,7 @@ from typing import Any
 
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
-from automedeval.study.dataset.folder import TEST
+from automedeval.study.dataset.folder import TEST, without_test
 
 QUALITIES = ("high", "low", "any")
 Key = tuple[str, str]  # (case id, teacher)
@@ -132,8 +132,7 @@ class Curriculum:
 
     @property
     def training(self) -> list[Key]:
-        stages = (keys for name, keys in self.splits.items() if name != TEST)
-        return list(chain.from_iterable(stages))
+        return without_test(self.splits)
 
 
 def read_plan(path: str | Path) -> Plan:

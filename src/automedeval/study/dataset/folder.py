@@ -54,6 +54,12 @@ UNCOUNTED = "rows: no --training is given, so no length was checked"  # a line o
 Rows = Sequence[Mapping[str, Any]]
 
 
+def without_test(splits: Mapping[str, list[Any]]) -> list[Any]:
+    """Return what stands in all splits but the test split."""
+    stages = (content for name, content in splits.items() if name != TEST)
+    return list(chain.from_iterable(stages))
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A data set: the content of statistics.json, and the rows of each split in their order."""
@@ -65,8 +71,7 @@ class Dataset:
     @property
     def training(self) -> list[JsonObject]:
         """Return the rows of all splits but the test split."""
-        stages = (rows for name, rows in self.splits.items() if name != TEST)
-        return list(chain.from_iterable(stages))
+        return without_test(self.splits)
 
 
 @dataclass(frozen=True)
@@ -175,8 +180,8 @@ def new_dataset(place: str | Path) -> Iterator[Path]:
     scratch = place.with_name(f".{place.name}.building")
     reserved = lock(place, "building there")
     try:
-        other = place.exists() and not (place.is_dir() and not any(place.iterdir()))
-        if other and not (place / "statistics.json").exists():
+        holds_something = place.is_file() or (place.is_dir() and any(place.iterdir()))
+        if holds_something and not (place / STATISTICS).exists():
             raise RecordError(
                 f"{place}: is not an instruction data set, and is not replaced; choose another --output"
             )

@@ -20,7 +20,7 @@ from automedeval.models.arguments import parse_model
 from automedeval.models.base import NOT_FINITE, Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder, find_model
 from automedeval.models.tokenization import load_tokenizer, read_template
-from automedeval.records import Case, RecordError, Response, digest
+from automedeval.records import Case, JsonObject, RecordError, Response, digest
 from automedeval.records.journal import write_lines
 from automedeval.records.log import Log
 from automedeval.records.run_record import run_date
@@ -45,7 +45,7 @@ class Generated(LogRecord):
     truncated: bool
     usage: dict[str, int]
     error: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: JsonObject = field(default_factory=dict)
     settings: str | None = None
     question_digest: str | None = None
 

@@ -141,5 +141,5 @@ class JudgedCases:
         return arithmetic(what, number, Counter(faults.values()))
 
     def _drop(self, verdict: Verdict, reason: str) -> None:
-        about = {name: getattr(verdict, name) for name in ("case_id", "teacher", "judge")}
-        self.dropped.append(about | {"reason": reason})
+        about = {"case_id": verdict.case_id, "teacher": verdict.teacher, "judge": verdict.judge}
+        self.dropped.append({**about, "reason": reason})

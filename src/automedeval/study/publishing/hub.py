@@ -5,7 +5,7 @@ from typing import Any
 
 from huggingface_hub import CommitOperationAdd, HfApi
 
-from automedeval.records import RecordError
+from automedeval.records import JsonObject, RecordError
 from automedeval.study.publishing.paths import Content
 
 OF_THE_HUB = {".gitattributes"}  # its own file
@@ -18,7 +18,7 @@ def push(
 
     RecordError: the repository is public and `public` is false, or private and `public` true; or it holds other files.
     """
-    where: dict[str, Any] = {"repo_id": repo, "repo_type": kind}
+    where: JsonObject = {"repo_id": repo, "repo_type": kind}
     if not api.repo_exists(**where):
         api.create_repo(**where, private=not public)
     info: Any = api.repo_info(**where)

@@ -53,7 +53,7 @@ def fill_card(
         )
     result = result or {}
     records = judge_records(result, digest) if result else {}
-    known: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
+    known: JsonObject = {"audit": Audit.read(audit)} if audit else {}
     judge = JudgeProfile(repo, **known)
     if records:
         line, measured = next(iter(records.items()))
