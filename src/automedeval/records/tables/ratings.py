@@ -116,7 +116,7 @@ class _RatedCases:
     def locate(self, cell: Any, question: Any) -> str:
         """Return the id of the case that a row rates; what it asks, where no case does and no id is given."""
         case_id, asked = _text(cell, self.by_id), key_of(question)
-        asking = self.asking.get(asked, [])
+        asking = self.asking.get(asked, []) if asked else []
         if asked and case_id in self.by_id and case_id not in asking:
             raise RecordError(f"the case {case_id!r} asks another question")
         if not asking or case_id in asking:
