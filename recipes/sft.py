@@ -75,6 +75,7 @@ def prepare(script_args, training_args, model_args, encoder):
     history = read_history(folder)
     stages.check_start(name, history, dataset, splits, statistics)
     stages.check_base(folder, encoder, max_length, peft_config)
+    start.check_attention(model_args.attn_implementation)
     place, held_out = f"{dataset}, {split}", None
     rows = encode(rows, place)
     if training_args.eval_strategy != "no":

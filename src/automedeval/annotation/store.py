@@ -257,7 +257,13 @@ class Store(db.Database):
     def _happened(
         self, connection: Connection, annotator: str, number: int, what: str, **values: Any
     ) -> int:
-        row = {"part": "", "content": {}, "assignment": number, "what": what, "at": self.clock()}
+        row: dict[str, Any] = {
+            "part": "",
+            "content": {},
+            "assignment": number,
+            "what": what,
+            "at": self.clock(),
+        }
         role = self._annotator(annotator).role
         return db.put(connection, "events", role=role, **row | values)
 

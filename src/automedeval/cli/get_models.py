@@ -75,7 +75,7 @@ def unpack_judge(folder: Path, target: Path) -> None:
     ).bfloat16()
     # save_pretrained refuses a model that says it is quantised, which its weights no longer are
     del model.config.quantization_config
-    model.hf_quantizer = None
+    model.hf_quantizer = None  # type: ignore[assignment]
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     tokenizer.model_max_length = model.config.max_position_embeddings
     model.generation_config = GenerationConfig(

@@ -145,7 +145,7 @@ class Book:
         parts = []
         for block in blocks:
             parts += [block._replace(text=text) for text in sentences(block.text)]
-        pieces = []
+        pieces: list[Piece] = []
         for sentence in _counted(parts, count):
             pieces += [sentence] if sentence.size <= tokens else _cut(sentence, count, tokens)
         passages = []

@@ -25,7 +25,7 @@ def read_teachers(file: Path) -> dict[str, dict]:
 
     roles = {}
     for role, entry in entries.items():
-        settings = entries.get(entry) if isinstance(entry, str) else entry
+        settings: Any = entries.get(entry) if isinstance(entry, str) else entry
         reader.only(settings, ("model", "paper", *ENDPOINT), f"{role}.")
         reader.take(settings, "model", str, inside=f"{role}.")
         roles[role] = settings

@@ -48,7 +48,8 @@ def compare_two(
         raise RecordError(
             f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them"
         )
-    sides = in_common(cases, *names, "--fail_if_worse")
+    new, old = names
+    sides = in_common(cases, new, old, "--fail_if_worse")
     differences = np.subtract(*row.ranking_values[sides])
     scored = differences[~np.isnan(differences)]
     lowest, highest = row.judge.scale

@@ -79,7 +79,7 @@ def read_verdicts(
 def _names(label: str, authors: Collection[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """Return what each judge and rubric of a file is called: by the label, if there is one, and by what tells it apart."""
     rubrics_of = Counter(judge for judge, _ in authors)
-    names = {}
+    names: dict[tuple[str, ...], str] = {}
     for judge, rubric in authors:
         name = label or judge
         if label and len(rubrics_of) > 1:

@@ -294,7 +294,7 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     for part in ("data", "fields", "metadata"):
         about |= row[part] if isinstance(row.get(part), dict) else {}
     if isinstance(row.get("annotations"), list):  # a task's own id is its number
-        people = _label_studio(_objects(row["annotations"]), left_out)
+        people: Iterable[dict] = _label_studio(_objects(row["annotations"]), left_out)
     elif questions := _argilla_questions(row):
         people = _argilla(questions, left_out)
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 import yaml
 from accelerate import PartialState
+from transformers.utils import is_flash_attn_2_available
 
 from automedeval.models.checkpoints import base_of
 from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError, foreign_errors_at
+from automedeval.records.extras import install
 from automedeval.study.training.run import launcher_of
 from automedeval.study.training.stages import refuse_unused
 
@@ -68,6 +70,14 @@ def check_launcher(training: Any) -> None:
         raise RecordError(f"optim: on {host} DeepSpeed's AdamW takes its place: adamw_torch")
     if launcher == "ZeRO-3" and not zero.get("stage3_gather_16bit_weights_on_model_save"):
         raise RecordError("zero3_save_16bit_model must be true: a stage starts from whole weights")
+
+
+def check_attention(wanted: str | None) -> None:
+    """Raise RecordError if flash-attn is asked for and missing: transformers may load a kernel, which is code, from the Hub."""
+    if wanted == "flash_attention_2" and not is_flash_attn_2_available():
+        raise RecordError(
+            f"flash-attn is missing ({install('gpu')} --no-build-isolation); or --attn_implementation sdpa"
+        )
 
 
 def end() -> None:
