@@ -133,14 +133,14 @@ def _check(case: Case, verdict: Verdict, rubric: Rubric | None, scores_only: boo
 
 
 def _check_checklist(case: Case, checklist: Mapping[str, object]) -> None:
-    """Raise RecordError unless a checklist has a number from 0 to 1, or null, for each criterion of its case."""
-    for key in ("met", "met_probabilities"):
+    """Raise RecordError unless a checklist says of each criterion of its case whether it is met, with a probability or null."""
+    for key, kind in (("met", bool), ("met_probabilities", int | float)):
         entries = checklist.get(key)
         if not isinstance(entries, list) or len(entries) != len(case.criteria):
             raise RecordError(f"{key!r} has not one entry for each criterion of case {case.id!r}")
         for entry in entries:
-            if entry is not None and not (isinstance(entry, int | float) and 0 <= entry <= 1):
-                allowed = "true, false, null or a number from 0 to 1"
+            if entry is not None and not (isinstance(entry, kind) and 0 <= entry <= 1):
+                allowed = "true, false or null" if kind is bool else "null or a number from 0 to 1"
                 raise RecordError(f"{key!r} must hold {allowed}, not {entry!r:.40}")
 
 
