@@ -27,7 +27,7 @@ def trainings_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
     names = {row.judge.name for row in rows}
     numbered: dict[tuple[str, str | None], list[tuple[int, Row]]] = defaultdict(list)
     for row in rows:
-        name, number = row.judge.name, 1
+        name, number = row.judge.name, -1
         match = re.fullmatch(r"(.+)-run(\d+)", name)
         if match and match[1] in names:
             name, number = match[1], int(match[2])
@@ -36,7 +36,7 @@ def trainings_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for of_judge in numbered.values():
         lines = [row for _, row in sorted(of_judge, key=itemgetter(0))]
         trainings[lines[0].name] = lines
-    return trainings
+    return {row.name: trainings[row.name] for row in rows if row.name in trainings}
 
 
 def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = None) -> JsonObject:
