@@ -206,7 +206,8 @@ def prefers_first(judge: VerdictTable) -> Statistic:
     """
     panel = judge.panel
     first, second = panel.pairs
-    values = np.where(is_known(judge.expected), judge.expected, judge.own)
+    has_expected = np.bincount(panel.group, is_known(judge.expected), len(judge.verdicts)) > 0
+    values = np.where(has_expected[panel.group], judge.expected, judge.own)
     # 1 where the first response of the case is shown earlier, -1 where it is shown later.
     way = np.sign(judge.slot[second] - judge.slot[first])
     wins = way * np.sign(np.round(values[first] - values[second], 4))

@@ -172,7 +172,8 @@ def _on_shared_pairs(people: People, rows: Sequence[Row]) -> dict[str, Figures]:
     for row in rows:
         relation = only(relation, is_known(row.people_relations(people)))
         for run in row.runs():
-            rated = rated if run.criteria else only(rated, is_known(run.whole))
+            known = is_known(run.whole)
+            rated = only(rated, known | ~known.any())
     shared: dict[str, Figures] = {column: {} for column in OF_SCORES}
     for row in rows:
         runs = [measures_of(run, rated, relation) for run in row.runs()]

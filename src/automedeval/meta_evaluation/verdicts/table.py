@@ -525,14 +525,16 @@ class Row:
 
     @cached_property
     def whole(self) -> ndarray:
-        """The mean whole scores, else the expected ones: float [responses], NaN where there are neither."""
-        return self.judge.whole_scores(self.run)
+        """The mean whole scores, else the expected ones: float [responses]; NaN where there are none, and on one criterion."""
+        return only(self.judge.whole_scores(self.run), self.criterion is None)
 
     @cached_property
     def expected(self) -> ndarray | None:
-        """The mean expected scores, float [responses]; None where not every valid verdict has them."""
+        """The mean expected scores, float [responses]; None where not every valid verdict has them, and on one criterion."""
         judge = self.judge
-        return judge.per_response(judge.expected, self.run) if judge.has_expected else None
+        if self.criterion is not None or not judge.has_expected:
+            return None
+        return judge.per_response(judge.expected, self.run)
 
     @property
     def best(self) -> ndarray | None:
