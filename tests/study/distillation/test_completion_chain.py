@@ -207,9 +207,10 @@ def chain_without(chat, **options):
 
 def test_a_case_that_cannot_be_shown_is_named():
     four = Case("c4", "What?", tuple(Response(name, "x") for name in "abcd"))
-    for options in ({}, {"reference_as_response": True}):
-        with pytest.raises(RecordError, match="'c4': a teacher sees"):
-            chain_without(UNASKED, **options).plan(four)
+    with pytest.raises(RecordError, match="'c4': a teacher sees 3 responses at most"):
+        chain_without(UNASKED).plan(four)
+    with pytest.raises(RecordError, match="'c4' has no reference"):
+        chain_without(UNASKED, reference_as_response=True).plan(four)
 
 
 def test_every_setting_changes_the_fingerprint():
