@@ -108,8 +108,9 @@ def scored_cases(args: ListArguments) -> Iterator[Scored]:
     if not args.ratings:
         files = (read_cases(path, 0, **args.table) for path in args.cases)
         alone = list(chain.from_iterable(files))
-        made, without = lists_of_pairs(alone)
-        print(arithmetic("cases", len(alone), without))
+        made = lists_of_pairs(alone)
+        lacking = {"no answer of its own, or none to compare it with": len(alone) - len(made)}
+        print(arithmetic("cases", len(alone), lacking))
         yield from made
     for path, ratings in zip(args.cases, args.ratings):
         cases = Cases(list(read_cases(path, **args.table)), path)

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,24 +15,14 @@ SCORES = {"right": 5, "cut": 4, "near": 2, "far": 1}
 WORDS = 100  # of a response at most: one piece of an answer, as encoders read it
 SEED = 0
 CUT = 3  # a cut answer has at most one word in so many
-LACKING = {  # kind → why a case without it is left out
-    "right": "no answer",
-    "near": "no other answer on the same topic",
-    "far": "no other answer about something else",
-}
 
 
-def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]], Counter[str]]:
-    """Give each case a response of each kind in a seeded order, with the scores of `SCORES`.
+def lists_of_pairs(cases: Sequence[Case]) -> list[tuple[Case, list[int]]]:
+    """Give cases a response of each kind in a seeded order; return them with the scores of `SCORES`.
 
     The kinds are the true answer ("right"), an answer to another question on the same topic ("near"), an answer on another
     topic ("far"), and the beginning of the true answer ("cut"), which an answer that is too short does not have. None is longer
-    than `WORDS` words.
-
-    A case with responses is a RecordError.
-
-    Returns:
-        The cases with such responses and their scores; reason → number of the cases for which there is no such answer.
+    than `WORDS` words. A case for which there is no right, near or far answer is left out; one with responses is a RecordError.
     """
     of_topic: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
@@ -43,8 +33,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
         if _topic(case) and (case.reference or "").strip():
             of_topic[_topic(case)].append(case)
     answered = list(itertools.chain.from_iterable(of_topic.values()))
-    lists: list[tuple[Case, list[int]]] = []
-    without: Counter[str] = Counter()
+    lists = []
     for case in cases:
         rng = random.Random(f"{SEED}:{case.id}".encode())
         topic = _topic(case)
@@ -56,8 +45,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
         texts = {"right": _answer(case)}
         texts["near"] = _first(near, texts)
         texts["far"] = _first(far, texts)
-        if lacking := [kind for kind, text in texts.items() if not text]:
-            without[LACKING[lacking[0]]] += 1
+        if not all(texts.values()):
             continue
         cut = clip(texts["right"], max(1, len(texts["right"].split()) // CUT))
         if _is_new(cut, texts):
@@ -66,7 +54,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
         rng.shuffle(kinds)
         responses = tuple(Response(f"answer-{kind}", texts[kind]) for kind in kinds)
         lists.append((replace(case, responses=responses), [SCORES[kind] for kind in kinds]))
-    return lists, without
+    return lists
 
 
 def _topic(case: Case) -> str:
