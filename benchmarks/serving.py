@@ -49,7 +49,7 @@ from automedeval.models.local import LocalChat
 from automedeval.models.questions import odds_of
 from automedeval.records import Case, Verdict, question_text
 from automedeval.records.errors import ChatError
-from automedeval.records.tables.cases import read_cases
+from automedeval.records.tables.cases import CaseFile, read_cases
 
 # Each asks twice for one word: a small model tells no odds where it was about to say something else.
 KINDS = {
@@ -238,7 +238,7 @@ def rates(
 
 def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, Verdict]:
     judge = Judge(chat, "automedeval", rationale=False)
-    requests = Requests(str(file), count, judge.plan)
+    requests = Requests(CaseFile(file).first(count), judge.plan)
     log = verdict_log(folder, judge)
     with log:
         judge_missing(judge, requests, log, log.done(requests.digests))

@@ -23,6 +23,7 @@ from automedeval.records.command_line import parse, run
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import record_run
+from automedeval.records.tables.cases import CaseFile
 from automedeval.study.distillation.completion_chain import CompletionChain, overview
 
 
@@ -60,8 +61,9 @@ def main() -> None:
     if args.dry_run and not any(Path(args.output).glob("verdicts*.jsonl")):  # no server is asked
         chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, encoder_args, chat_args)
-    requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], **args.table)
-    print_notes(requests.table_notes)
+    content = CaseFile(args.cases, **args.table)
+    print_notes(content.notes)
+    requests = Requests(content.first(args.limit), lambda case: [chain.plan(case)])
     log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
     if args.dry_run:
         log.join_parts()

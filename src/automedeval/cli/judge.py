@@ -68,7 +68,7 @@ from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import is_first, join_processes, print_notes
 from automedeval.records.run_record import record_run, run_arguments
-from automedeval.records.tables.cases import CaseFile, read_cases
+from automedeval.records.tables.cases import CaseFile
 from automedeval.records.tables.columns import NOT_JUDGED
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
@@ -164,10 +164,11 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
 
 @dataclass(frozen=True)
 class Answers:
-    """The one file of the cases that are judged, and how it is read."""
+    """The cases that are judged, and their one file."""
 
     file: str
-    table: JsonObject  # see `TableArguments.table`
+    content: CaseFile
+    columns: list[str]  # --columns of a table
     textless: list[str]  # columns without a text, which may be a model's
     first_version: str | None = None  # of tables NAME=FILE, the baseline of the others
 
@@ -225,18 +226,19 @@ def read_answers(args: JudgeArguments, log_args: LogArguments, processes: Proces
     for _, file in map(named_file, given):
         if is_log(file):
             continue
-        if table := CaseFile(file, **args.table).table:
+        content = CaseFile(file, **args.table)
+        if table := content.table:
             tell(printable(f"{file}: {'; '.join(table.notes)}{hint}"))
             textless.update(table.columns.textless)
     version, file = named_file(given[0])
     if len(given) == 1 and not version and not is_log(file):
-        return Answers(file, args.table, sorted(textless))
+        return Answers(file, content, args.table["columns"], sorted(textless))
     cases, notes = join_logs(given, log_args, **args.table)
     joined = args.folder / "cases.jsonl"
     write_joined(joined, cases, args.cases, processes)
     tell(*map(printable, notes), f"cases: {joined}")
     first_version = None if len(given) == 1 or is_log(file) else version
-    return Answers(str(joined), {"columns": []}, sorted(textless), first_version)
+    return Answers(str(joined), CaseFile(joined), [], sorted(textless), first_version)
 
 
 def write_joined(file: Path, cases: list[Case], given: Sequence[str], processes: Processes) -> None:
@@ -267,7 +269,9 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
     judge = args.judge or default_judge()
     if args.judge is None:
         tell(f"judge: {judge} (--judge names another)")
-    rubric = choose_rubric(judge, args, read_cases(answers.file, **answers.table))
+    cases = answers.content.first(args.limit)
+    of_file = chain(cases, answers.content)
+    rubric = choose_rubric(judge, args, of_file)
     if args.batch_file:
         check_batch(judge, rubric, processes)
     baseline = args.baseline or answers.first_version
@@ -276,25 +280,24 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
     # By other rubrics than pairwise ones the baseline changes nothing that is judged.
     compared = baseline if rubric.mode == "pairwise" and not args.dataset else None
     asked = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": compared}
-    if args.dataset:
-        plan = plan_from_dataset(
-            args, args.dataset, rubric, read_cases(answers.file, **answers.table)
-        )
-    else:
-        plan = planner(judge, rubric, **asked)
-    requests = Requests(answers.file, args.limit, plan, **answers.table)
+    plan = (
+        plan_from_dataset(args, args.dataset, rubric, of_file)
+        if args.dataset
+        else planner(judge, rubric, **asked)
+    )
+    requests = Requests(cases, plan)
     if not requests:
         raise RecordError(
             f"{answers.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses"
         )
-    judged = models_of(requests.cases)
+    judged = models_of(cases)
     if baseline and baseline not in judged:
         raise RecordError(
             f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
         )
     tell(*requests.notes)
     is_own_choice = args.rubric not in (None, GUIDED) or args.dataset or rubric.mode == "checklist"
-    if not is_own_choice and all(case.criteria for case in requests.cases):
+    if not is_own_choice and all(case.criteria for case in cases):
         tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
     return Job(args, answers, judge, rubric, asked, requests, args.folder, baseline)
 
@@ -403,7 +406,7 @@ def settled(job: Job, judge: BaseJudge, log: Log) -> SimpleNamespace:
         rubric=job.args.rubric or guided,
         score_decoding=judge.score_decoding or job.args.score_decoding,
         again="cut" if log.alike else None,
-        columns_of=columns_of | {job.answers.file: job.answers.table["columns"]},
+        columns_of=columns_of | {job.answers.file: job.answers.columns},
     )
 
 

@@ -3,7 +3,6 @@
 A plan depends on the case, the rubric and a seed alone, so that every process, and every start of one, plans the same.
 """
 
-import gc
 import itertools
 import random
 from collections import UserDict
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import Case, RecordError
-from automedeval.records.tables.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.rubrics import Rubric
 
@@ -59,30 +57,16 @@ class _Digests(UserDict[str, Any]):
 
 
 class Requests(list[Request]):
-    """The requests of the first `limit` cases of a file, in their order; `file` and `table` are as in `read_cases`.
+    """The requests of cases, in their order.
 
-    `digests` are those of the cases that take a request, by id; `table_notes` say what is read of a table, `notes` what is to
-    be told of the cases.
+    `digests` are those of the cases that take a request, by id; `notes` say what is to be told of the cases.
     """
 
-    def __init__(
-        self,
-        file: str,
-        limit: int | None,
-        plan: Callable[[Case], Sequence[Request]],
-        **table: Any,
-    ):
-        self.file = file
-        content = CaseFile(file, **table)
-        gc.disable()  # which would look through all cases again and again: a fifth of the time of a million
-        try:
-            self.cases = list(itertools.islice(content, limit))
-            super().__init__(itertools.chain.from_iterable(map(plan, self.cases)))
-        finally:
-            gc.enable()
+    def __init__(self, cases: Sequence[Case], plan: Callable[[Case], Sequence[Request]]):
+        super().__init__(itertools.chain.from_iterable(map(plan, cases)))
+        self.cases = cases
         self.digests = _Digests((request.case.id, request) for request in self)
-        self.table_notes = content.notes
-        self.notes = note_on_thoughts(self.cases)
+        self.notes = note_on_thoughts(cases)
 
 
 def plan_requests(

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Cases:
     def read(cls, path: str, limit: int | None = None, **table: Any) -> "Cases":
         """Read the first `limit` cases of a file, or all, with `read_cases`."""
         file = CaseFile(path, **table)
-        records = list(islice(file, limit))
+        records = file.first(limit)
         return cls(records, path, file.notes + note_on_thoughts(records))
 
     def __len__(self) -> int:

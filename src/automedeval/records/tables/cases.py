@@ -1,5 +1,6 @@
 """Read the cases of a file: records of cases, or a table of answers."""
 
+import gc
 import itertools
 import re
 from collections import Counter
@@ -63,6 +64,7 @@ class CaseFile:
         elif first and (least_responses or columns or Path(path).suffix.lower() in SHEETS):
             self.table = read_table(path, self._rows, blank, columns, least_responses)
             self._rows = ((place, case.to_dict()) for place, case in self.table.cases)
+        self._cases = self._read()
 
     @property
     def notes(self) -> list[str]:
@@ -70,6 +72,17 @@ class CaseFile:
         return [f"{self.path}: {'; '.join(self.table.notes)}"] if self.table else []
 
     def __iter__(self) -> Iterator[Case]:
+        return self._cases
+
+    def first(self, limit: int | None = None) -> list[Case]:
+        """Read the first `limit` cases, or all; to go on with the others, iterate."""
+        gc.disable()  # which would look through all of them again and again: a fifth of the time of a million
+        try:
+            return list(itertools.islice(self, limit))
+        finally:
+            gc.enable()
+
+    def _read(self) -> Iterator[Case]:
         places: dict[str, str] = {}  # of the cases, by id
         for place, row in self._rows:
             with errors_at(place):
