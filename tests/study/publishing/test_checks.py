@@ -60,7 +60,8 @@ def test_what_does_not_belong_stays(kind, name, content, message, dataset, check
     folder, card = (dataset, None) if kind == DATASET else (checkpoint, CARD_OF_A_MODEL)
     packed(folder, kind, card)
     if content is None:
-        (folder / name).unlink()
+        (folder / "old").mkdir()
+        (folder / name).rename(folder / "old" / name)
     elif content.startswith("->"):
         (folder / name).symlink_to(content[2:])
     else:
