@@ -1,5 +1,6 @@
 """The table after a run: means, shares of comparisons won, and what is empty, unread or invalid."""
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,9 @@ def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted(bli
     german = "Nehmen Sie eine Tablette mit Wasser und rufen Sie Ihren Arzt, wenn der Schmerz nach drei Tagen noch da ist."
     arabic = "خذ قرصا واحدا مع الماء واتصل بطبيبك إذا لم يتوقف الألم بعد عدة أيام ولا تتناول أكثر من ثمانية أقراص في اليوم"
     shown = verdict(3, 2, 1, blind_to=blind_to)
-    _, profile = ranked([case_of(english, german, arabic)], [shown])
+    case = replace(case_of(english, german, arabic), reference=english)
+    _, profile = ranked([case], [shown])
+    assert "and 2 answers not in English" in facts_of(profile)["Numbers beside the reference"]
     assert tuple(profile.foreign) == counted
     foreign, _ = counted
     said = facts_of(profile).get("Other languages", "")

@@ -99,6 +99,9 @@ class JudgeProfile:
     steps: Sequence[str] = ()  # what to do next, in words or as commands
     # Model → number of its answers with a number that differs from the reference, of those compared, and the worst in words.
     differs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    uncompared: int = (
+        0  # answers beside a reference that are not compared, because one of the two is not English
+    )
     # The first model, one that it is not clearly better than, and about how many more cases would tell (None: no number).
     unclear: Sequence[Any] | None = None
     # As `Verdict.rationale_fault` → number of verdicts.

@@ -119,7 +119,7 @@ def is_known(values: Any) -> ndarray:
     return ~np.isnan(values)
 
 
-def only(values: ndarray, which: ndarray) -> ndarray:
+def only(values: ndarray, which: ndarray | bool) -> ndarray:
     """Return the values where they count, NaN elsewhere."""
     return np.where(which, values, np.nan)
 

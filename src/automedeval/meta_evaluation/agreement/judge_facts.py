@@ -32,14 +32,16 @@ from automedeval.stats.bootstrap import (
     ratio,
 )
 
-# (case, model) of a response → its numbers that differ from the reference, see `evidence.run.marked_numbers`
-Marks = dict[tuple[str, str], list[JsonObject]]
+# (case, model) of a response → its numbers that differ from the reference, see `evidence.run.marked_numbers`; None of one
+# that is not compared, because it or the reference is in another language than English
+Marks = dict[tuple[str, str], list[JsonObject] | None]
 
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
 RECORDED = (
     "blind_to", "differs", "empty", "foreign", "on_criteria", "rationale_faults", "unread",
+    "uncompared",
 )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def blind_to(judge: VerdictTable) -> list[str] | None:
 
 @lru_cache(maxsize=4)  # asked for by every part of a page
 def differing(judge: VerdictTable) -> Marks:
-    """Return the numbers that differ from the reference, or the books that a judge read, of every response that has these."""
+    """Return the numbers that differ from the reference, or the books that a judge read, of each response that has either."""
     marks_of: Marks = {}
     for verdict in judge.valid:
         for model, marks in (verdict.differs or {}).items():
@@ -84,16 +86,16 @@ def differing(judge: VerdictTable) -> Marks:
             if key in marks_of:
                 continue
             marks, unread = marked_numbers(question_text(case.question), response.text, sources)
-            if unread is None:
-                marks_of[key] = marks
+            marks_of[key] = marks if unread is None else None
     return marks_of
 
 
 def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
     """Return model → how many answers have a number that differs, of how many, the largest in words, and from what."""
     by_model: dict[str, list[Any]] = {}
-    for (_, model), marks in sorted(differing(judge).items()):
-        by_model.setdefault(model, []).append(marks)
+    for (_, model), marks in sorted(differing(judge).items(), key=itemgetter(0)):
+        if marks is not None:
+            by_model.setdefault(model, []).append(marks)
     for model, of_answers in by_model.items():
         wrong = [marks[0] for marks in of_answers if marks]
         words = ["", ""]
@@ -173,6 +175,7 @@ def record_of(row: Row) -> JsonObject:
         "settings": judge.settings,
         "checkpoint": judge.checkpoint,
         "differs": differing_by_model(judge),
+        "uncompared": sum(marks is None for marks in differing(judge).values()),
         "verdicts": int(judge.verdicts_due.sum()),
         "spent": spent(judge.verdicts),
         "errors": dict(errors.most_common(8)),
