@@ -298,6 +298,9 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     elif questions := _argilla_questions(row):
         people = _argilla(questions, left_out)
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
+    elif "_task_hash" in row and row.get("answer") in ("ignore", "reject"):  # Prodigy's
+        left_out[row["answer"]] += 1
+        return
     else:
         yield row
         return
