@@ -453,20 +453,27 @@ def _read_json(text: str, rubric: Rubric, slots: int, truncated: bool) -> Readin
             _members(members, [choices_key])
         given = _members(answers, names)
         if rubric.scores_criteria:
-            groups = [_members(group, rubric.output_criteria) for group in given]
+            groups = [
+                _members(group, rubric.output_criteria, f"{name}: ")
+                for name, group in zip(names, given)
+            ]
             given = list(chain.from_iterable(groups))
         _check_behind(text[end:], _opened(text), truncated)
         return given, rationale if isinstance(rationale, str) and rationale else None
     raise _Invalid("no JSON object with the criteria")
 
 
-def _members(given: Any, names: Sequence[str]) -> list[Any]:
-    """Return the members of an object by the names of its keys; fail if it is none, or has other keys."""
+def _members(given: Any, names: Sequence[str], place: str = "") -> list[Any]:
+    """Return the members of an object by the names of its keys; fail if it is none, or has other keys.
+
+    `place` stands before the error.
+    """
     if not isinstance(given, dict):
-        raise _Invalid(f"{type(given).__name__} instead of an object with the criteria")
+        raise _Invalid(f"{place}{type(given).__name__} instead of an object with the criteria")
     keys = list(map(folded, names))
     if given.keys() != set(keys):
-        raise _Invalid(f"the keys {', '.join(given)[:120]!r} instead of {', '.join(names)}")
+        found = ", ".join(given)[:120]
+        raise _Invalid(f"{place}the keys {found!r} instead of {', '.join(names)}")
     return [given[key] for key in keys]
 
 
