@@ -342,13 +342,14 @@ class _Reader(YamlFile):
             self.fail(
                 "criteria", f"one criterion with values needs a 'threshold', not {len(counted)}"
             )
-        neutral = {"tie", "neither"} & set(rubric.choices or CHOICES)
+        neutral = [choice for choice in CHOICES[2:] if choice in (rubric.choices or CHOICES)]
         for criterion in rubric.criteria:
             inside = f"criteria.{criterion.name}"
             if rubric.in_words and not criterion.values:
                 self.fail(f"{inside}.values", "is missing, and other criteria have values")
             if not rubric.in_words and criterion.neutral not in neutral:
-                self.fail(f"{inside}.neutral", f"{criterion.neutral!r} is no neutral choice")
+                allowed = " or ".join(neutral) or "among the choices"
+                self.fail(f"{inside}.neutral", f"{criterion.neutral!r} is not {allowed}")
             if rubric.scores_criteria and criterion.polarity == "worse":
                 self.fail(f"{inside}.polarity", "more points must mean a better response")
 
