@@ -59,6 +59,8 @@ def test_a_list_of_one_criterion_is_a_label_on_a_line():
     for text in ("A", "Answer: **tie**", "I think so.\n\nB."):
         assert parse_verdict(text, single, 2).valid
     assert not parse_verdict("A\nB", single, 2).valid
+    longer = replace(single, choices=single.choices | {"tie": "A bit"})
+    assert not parse_verdict("A", longer, 2, truncated=True).valid, "the beginning of a label"
 
 
 WHOLE = ROWS["whole"]  # answers of two slots

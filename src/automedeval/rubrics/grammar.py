@@ -523,7 +523,8 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int, truncated: bool) -> 
     """
     seen = text.translate(SEEN)
     wanted = len(rubric.output_criteria)
-    lists = _listed(seen, {folded(word) for word in rubric.choices.values()})
+    allowed = {folded(word) for word in rubric.choices.values()}
+    lists = _listed(seen, allowed)
     last = lists[-1] if lists else []
     if len(last) != wanted:
         raise _Invalid(f"the last line is no list of {wanted} answers")
@@ -533,6 +534,10 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int, truncated: bool) -> 
     named = [name for name in re.findall(r"\w+", seen.lower()) if name in rubric.output_criteria]
     if named and named[-wanted:] != [*rubric.output_criteria]:
         raise _Invalid("the criteria are named in another order, or some of them alone")
+    label = folded(last[-1])
+    longer = [word for word in allowed if word.startswith(label) and word != label]
+    if truncated and longer:
+        raise _Invalid(CUT_OFF)
     return last, None
 
 
