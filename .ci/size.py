@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 LIMITS = {
-    "src, nodes": 131_000,
-    "tests, nodes": 142_400,
+    "src, nodes": 127_500,
+    "tests, nodes": 142_600,
     "recipes, nodes": 9_400,
     "benchmarks, nodes": 14_300,
-    "src, nodes a statement": 7.0,
+    "src, nodes a statement": 6.9,
     "tests, nodes a statement": 7.4,
     "lines above 100 columns": 2_650,
     "docs/*.md, bytes": 100_000,
