@@ -199,18 +199,14 @@ def _scores_by_name(
     is_marked = any(map(MARKED.match, words.values()))
     scores = {}
     for name, word in words.items():
-        if word in models:
-            role = "model"
-        elif A_RATER.fullmatch(plain(word)):
-            role = "annotator"
-        elif MARKED.match(word):
-            role, word = "criterion", MARKED.sub("", word)
-        elif not is_marked and plain(word) in CRITERIA and not is_known(name):
-            role = "criterion"
-        else:
-            continue
-        if role not in taken:
-            scores[name] = {role: word}
+        is_criterion = not is_marked and plain(word) in CRITERIA and not is_known(name)
+        said = {
+            "model": word in models,
+            "annotator": A_RATER.fullmatch(plain(word)),
+            "criterion": MARKED.match(word) or is_criterion,
+        }
+        if role := next((role for role in said if said[role] and role not in taken), ""):
+            scores[name] = {role: MARKED.sub("", word)}
     return scores
 
 
