@@ -223,17 +223,19 @@ def read_answers(args: JudgeArguments, log_args: LogArguments, processes: Proces
     given = [SAMPLE_CASES] if is_sample else args.cases
     hint = "" if args.columns else " (--columns says it otherwise)"
     textless = set[str]()
-    for _, file in map(named_file, given):
+    contents = {}
+    for value in given:
+        _, file = named_file(value)
         if is_log(file):
             continue
-        content = CaseFile(file, **args.table)
-        if table := content.table:
+        contents[value] = CaseFile(file, **args.table)
+        if table := contents[value].table:
             tell(printable(f"{file}: {'; '.join(table.notes)}{hint}"))
             textless.update(table.columns.textless)
     version, file = named_file(given[0])
     if len(given) == 1 and not version and not is_log(file):
-        return Answers(file, content, args.table["columns"], sorted(textless))
-    cases, notes = join_logs(given, log_args, **args.table)
+        return Answers(file, contents[given[0]], args.table["columns"], sorted(textless))
+    cases, notes = join_logs(given, log_args, contents)
     joined = args.folder / "cases.jsonl"
     write_joined(joined, cases, args.cases, processes)
     tell(*map(printable, notes), f"cases: {joined}")

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from automedeval.harness.logs import NO_FIT, Answers, is_log, read_log
+from automedeval.harness.logs import NO_FIT, Answers, read_log
 from automedeval.harness.questions import (
     is_blank,
     question_expression,
@@ -41,12 +41,12 @@ class LogArguments:
         question_expression(self.question_pattern)
 
 
-def read_version(file: str, blank: str | None, columns: Sequence[str]) -> Answers:
+def read_version(content: CaseFile) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
-    content = CaseFile(file, blank=blank, columns=columns)
     table = content.table
-    answers = Answers(file, None)
-    for place, case in table.cases if table else ((file, case) for case in content):
+    answers = Answers(str(content.path), None)
+    placed = table.cases if table else ((answers.file, case) for case in content)
+    for place, case in placed:
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(
@@ -60,16 +60,16 @@ def read_version(file: str, blank: str | None, columns: Sequence[str]) -> Answer
 
 
 def join_logs(
-    values: Sequence[str], args: LogArguments, blank: str | None = None, columns: Sequence[str] = ()
+    values: Sequence[str], args: LogArguments, tables: Mapping[str, CaseFile] | None = None
 ) -> tuple[list[Case], list[str]]:
     """Return the cases of several logs or tables, FILE or NAME=FILE, and lines on what was joined and what was left out.
 
-    A table has the answers of one version, in `columns` as `Columns.of` has them; `without_blanks` says what `blank` is.
+    `tables` has the content of each value that is no log: the answers of one version.
 
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
-    logs = _logs_by_model(values, blank, columns)
+    logs = _logs_by_model(values, tables or {})
     several = _asked_again(logs.values())
     joined: dict[Place, dict[str, Case]] = {}  # model → answer
     places: dict[str, Place] = {}  # of the ids
@@ -94,14 +94,12 @@ def join_logs(
     return cases, notes
 
 
-def _logs_by_model(
-    values: Sequence[str], blank: str | None, columns: Sequence[str]
-) -> dict[str, Answers]:
+def _logs_by_model(values: Sequence[str], tables: Mapping[str, CaseFile]) -> dict[str, Answers]:
     """Return the logs and tables by their models; RecordError for one without a name, or a second one of a model."""
     logs: dict[str, Answers] = {}
     for value in values:
         name, file = named_file(value)
-        log = read_log(file) if is_log(file) else read_version(file, blank, columns)
+        log = read_version(tables[value]) if value in tables else read_log(file)
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
