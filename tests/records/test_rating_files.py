@@ -1,6 +1,7 @@
 """Ratings as people and other programs write them."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -65,6 +66,13 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name, tmp_path):
     expected = floats([score for *_, score in SCORES])
     np.testing.assert_array_equal(scores, expected)
     assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
+
+
+def test_a_rater_may_be_called_as_a_model_is_where_a_column_names_the_model(tmp_path):
+    file = tmp_path / "r.csv"
+    file.write_text("case_id,model,doctor_1,doctor_2\nk1,m1,4,2\n")
+    case = replace(CASES[0], responses=(*ANSWERS, Response("doctor_1", "C.")))
+    assert read_ratings(str(file), Cases([case], "c")).annotators == ["doctor_1", "doctor_2"]
 
 
 @pytest.mark.parametrize(
