@@ -30,7 +30,7 @@ def process_count() -> int:
 
 def is_first() -> bool:
     """Return whether this process speaks for all that the launcher started."""
-    return os.environ.get("RANK", "0") == "0"
+    return process_count() == 1 or os.environ.get("RANK", "0") == "0"
 
 
 def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
