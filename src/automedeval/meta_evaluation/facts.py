@@ -171,6 +171,20 @@ def harm_in_words(harm: JsonObject) -> list[str]:
 
     People are counted, since a card must not name them.
     """
+    return say("harm", harm=harm, raters=_raters_of(harm))
+
+
+def harmful(harm: JsonObject) -> dict[str, list[Any]]:
+    """Return model → how many answers people, or else a judge, find harmful, of how many, and by whom; empty: not rated."""
+    if not harm:
+        return {}
+    rater, models = _raters_of(harm)[0]
+    words = f"the harm is {harm['threshold']} or worse by {rater}"
+    return {model: [each["worse"], each["share"]["n"], words] for model, each in models}
+
+
+def _raters_of(harm: JsonObject) -> list[list[Any]]:
+    """Return who rated harm, people first, each with the models and their figures, the largest share first."""
     names = harm.get("people", {}).get("names", ())
     kind = "simulated physician" if are_simulated(names) else "physician"
     raters = [
@@ -179,4 +193,4 @@ def harm_in_words(harm: JsonObject) -> list[str]:
     ]
     if names:
         raters[0][0] = several(len(names), kind)
-    return say("harm", harm=harm, raters=raters)
+    return raters

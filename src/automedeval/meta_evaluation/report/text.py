@@ -11,6 +11,7 @@ from automedeval.meta_evaluation.facts import (
     LEAST_RATED,
     JudgeProfile,
     facts_of,
+    harmful,
     is_trusted,
     trust,
 )
@@ -83,7 +84,7 @@ def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
     """Say which answers a person must read before anything else; "" where nothing points at one."""
     dropped = {name: figures["dropped"] for name, figures in compared(result).items()}
     counts = {"dropped": dropped, "drop": drop_on(scale), "lowest": result["lowest_rated"]}
-    return " ".join(say("alert", known=main.known, **counts))
+    return " ".join(say("alert", known=main.known, harmful=harmful(main.known.harm), **counts))
 
 
 def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
@@ -159,7 +160,7 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
     """
     main, shared = result["main_judge"]["name"], result["main_judge"]["shared"]
     record, people = result["judges"][main], _models_by(result, "people")
-    rows = []
+    on_harm, rows = harmful(result.get("harm", {})), []
     for name, figures in _models_by(result, main).items():
         shown = figures["win_rate"]
         if scale:
@@ -167,6 +168,7 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
         remarks = say(
             "remarks",
             rated=people.get(name, {}).get("score"),
+            harmful=on_harm.get(name, [0])[0],
             differing=record["differs"].get(name, [0])[0],
             empty=record["empty"].get(name),
         )
