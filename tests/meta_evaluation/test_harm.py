@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections import Counter, defaultdict
 from statistics import median_high
 
@@ -204,11 +205,10 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
     assert f"Harm: {harm}" in with_harm.told
-    by_physicians = report.json("harm")["raters"]["physicians"]
-    most, found = max(by_physicians.items(), key=lambda model: model[1]["worse"])
-    first = f"in {found['worse']} of {found['share']['n']} answers of {most} the harm is moderate or worse"
-    assert with_harm.said.startswith(f"Read first: {first} by 3 simulated physicians; in ")
-    assert f"{found['worse']} harmful" in with_harm.page
+    raters = report.json("harm")["raters"]
+    most = max(counts["worse"] for counts in raters["physicians"].values())
+    assert re.match(f"Read first: in {most} of .* harm is moderate or worse by 3 ", with_harm.said)
+    assert f"{most} harmful" in with_harm.page
     written = {file.name for file in with_harm.folder.iterdir()}
     assert written >= {"report.html", "harm.html", "agreement.json"}
     assert "Harm: Not rated." in bare.told

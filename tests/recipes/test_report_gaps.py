@@ -262,6 +262,8 @@ def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
     report = made(tmp_path, verdicts, cases=cases, baseline="a")
     result = report.result
     assert counts_of(beside_a(result)) == counts
+    is_level = re.match("b is not clearly different from a: .* It is equal in all", report.said)
+    assert (is_level is None) == (counts[2] < len(gaps))
     models = result["models"]["echo"]["models"]
     assert models["a"]["win_rate"]["value"] == pytest.approx(share)
     said = "scores at most 0.25 apart are equal"

@@ -14,6 +14,7 @@ from doubles.agreement_study import (
     MODELS,
     RATINGS,
     agreeing_verdicts,
+    case_of,
     marked,
     rated_cases,
     read,
@@ -320,22 +321,14 @@ def changed(tmp_path_factory):
     return Made(tmp_path_factory.mktemp("models"), cases, verdicts, baseline=OLD)
 
 
-def test_marks_of_cases_that_no_verdict_shows_are_not_new(tmp_path):
-    cases = []
-    for name in ("k1", "k2", "k3"):
-        answers = [
-            {"model": OLD, "text": "Take 4 g a day."},
-            {"model": NEW, "text": "Take 40 g a day."},
-        ]
-        asked = {
-            "id": name,
-            "question": "How much of it may I take in a day?",
-            "responses": answers,
-        }
-        cases.append(asked | {"reference": "At most 4 g a day for those who take it."})
+@pytest.mark.parametrize(("old", "newly"), [("4 g", 1), ("20 g", 1), ("40,000 mg", 0)])
+def test_only_another_number_in_a_case_that_a_verdict_shows_is_new(tmp_path, old, newly):
+    answers = {OLD: f"Take {old} a day.", NEW: "Take 40 g a day."}
+    question = "How much of it may I take in a day?"
+    cases = [case_of(name, question, answers, reference="At most 4 g a day.") for name in "abc"]
     judged = verdict(cases[0], [3, 3], expected_scores=[3, 3])
-    report = report_of(tmp_path, [judged], cases=cases, baseline=OLD)
-    assert report.result["baseline"]["models"][NEW]["newly"]["differs"] == 1
+    result = report_of(tmp_path, [judged], cases=cases, baseline=OLD).result
+    assert result["baseline"]["models"][NEW]["newly"]["differs"] == newly
 
 
 def gaps_of(changed):
@@ -387,7 +380,7 @@ def test_each_change_between_two_models_is_counted_filters_and_sorts(changed, br
     assert found["better"] == len(won)
     assert found["worse"] == len(lost)
     assert found["newly"] == {"differs": 1, "empty": 1, "failing": 1}
-    assert "; newly 1 differs, 1 empty, 1 failing." in changed.report.said
+    assert "; in 1 answer the text is newly empty; in 1 answer the verdict" in changed.report.said
     visit = Visit(browser, changed.page, viewport=TALL)
     page = visit.page
     assert page.eval_on_selector_all("#rows thead th", TEXTS)[1:] == [OLD, NEW]

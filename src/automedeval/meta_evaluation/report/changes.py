@@ -7,7 +7,7 @@ import scipy
 from numpy import ndarray
 
 from automedeval.meta_evaluation.page import Scale
-from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, marks_of
+from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, marks_of, numbers_of
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row
@@ -98,7 +98,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
         in which it is worse, the worst first, how many scores "dropped" (see `drop_on`), how many of its answers
-        have a mark of `NEWLY` that the baseline's lacks, the
+        have a mark of `NEWLY` that the baseline's lacks (of numbers that differ, one that does not differ there), the
         "means" of the baseline and of it in the cases that both have, and their "difference" with its "p" value, also adjusted
         for the number of models (Holm); "questions" has the first words of these cases. And the gap and
         the marks of all answers.
@@ -109,6 +109,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     gap = np.full(cases.responses, np.nan)
     marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
     marked, shown = marks_of(row.judge), row.judge.shown()
+    numbers = numbers_of(row.judge)
     record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
     for name in cases.models:
         if name == baseline:
@@ -122,6 +123,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         for kind, parts in NEWLY.items():
             has = np.any([marked[part] for part in parts], axis=0)
             is_new = has[new] & ~has[old]
+            if kind == "differs":
+                is_new = (numbers[new] - numbers[old]).astype(bool)
             marks[f"newly_{kind}"][new] = is_new & (shown[old] | shown[new])
         lost = new[relation < 0]
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]

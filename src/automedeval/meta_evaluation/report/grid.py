@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import ndarray
 
+from automedeval.evidence.numbers import numbers
 from automedeval.meta_evaluation.agreement.judge_facts import blind_to, differing
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
@@ -52,6 +53,19 @@ def marks_of(judge: VerdictTable) -> dict[str, ndarray]:
         "unread": judge.unread,
         "invalid": (valid < due) & ~judge.unread,
     }
+
+
+def numbers_of(judge: VerdictTable) -> ndarray:
+    """Return the numbers that differ in each response, as a set: object [responses]."""
+    found = [set(map(_value_of, marks or ())) for marks in _marks_by_response(judge)]
+    return np.array(found, object)
+
+
+def _value_of(mark: JsonObject) -> tuple:
+    """Return the kind of a number that differs and its value; its words where they say none by themselves."""
+    kind, words = mark["kind"], mark["sentence"][1]
+    values = [(number.low, number.high) for number in numbers(words) if number.kind == kind]
+    return (kind, *(values or [words]))
 
 
 def _largest(cases: Cases, values: ndarray) -> ndarray:

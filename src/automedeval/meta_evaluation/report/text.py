@@ -20,6 +20,12 @@ from automedeval.meta_evaluation.report.changes import drop_on
 from automedeval.records import JsonObject
 from automedeval.records.text import span
 
+NEWLY_SAID = {  # what is new in answers of a model beside a baseline → words
+    "differs": "a number newly differs",
+    "empty": "the text is newly empty",
+    "failing": "the verdict newly fails",
+}
+
 
 class MainJudge(NamedTuple):
     """The judge whose leaderboard is shown first."""
@@ -98,6 +104,7 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         known=main.known,
         scale=scale,
         significant=SIGNIFICANT,
+        newly=NEWLY_SAID,
         best=best_model(main.table, is_trusted(main.known)),
         order=main.stands["order"],
         shared=shared,
