@@ -78,10 +78,10 @@ def share(units: Sequence[tuple[int, float]]) -> Figure:
     return figure(units, mean, (0.0, 1.0))
 
 
-def relation(first: float | None, second: float | None) -> int | None:
+def relation(first: float | None, second: float | None, same: float = SAME) -> int | None:
     if first is None or second is None:
         return None
-    if abs(first - second) <= SAME:
+    if abs(first - second) <= same:
         return 0
     return 1 if first > second else -1
 
@@ -262,7 +262,7 @@ class Loops:
             "checkpoint": checkpoints.pop() if len(checkpoints) == 1 else None,
             "unread": row.unread(),
             "valid_rate": share(units),
-            "prefers_longer": self.prefers_longer(row.relations),
+            "prefers_longer": self.prefers_longer(self.won(row)),
             "prefers_first": self.prefers_first(row),
         }
         if self.ratings is not None:
@@ -342,9 +342,14 @@ class Loops:
                 tables[side][pair] = both
         return {side: accuracies(table)["concordance"] for side, table in tables.items()}
 
-    def ordered(self, scores: dict[Place, float]) -> dict[Pair, int | None]:
+    def won(self, row: "Row") -> dict[Pair, int | None]:
+        """Return the relations by which pairs are won: on a scale expected scores are equal up to 0.25, as they are shown."""
+        has_scale = "automedeval@1" in {verdict["rubric"] for verdict in row.verdicts}
+        return self.ordered(row.expected, 0.255) if row.expected and has_scale else row.relations
+
+    def ordered(self, scores: dict[Place, float], same: float = SAME) -> dict[Pair, int | None]:
         """Return a judge's relations: an empty response loses a tie with an answer."""
-        relations = self.relations(scores)
+        relations = {pair: relation(*two, same) for pair, two in self.sides(scores).items()}
         for pair, (one, other) in self.sides(self.length).items():
             if relations[pair] == 0 and 0 in (one, other):
                 relations[pair] = (one > 0) - (other > 0)

@@ -87,8 +87,8 @@ class JudgeProfile:
     # The kinds of danger that it cannot see; None: not known.
     blind_to: Sequence[str] | None = None
     audit: Audit | None = None
-    # The share of comparisons in which the judge puts the longer response first.
-    prefers_longer: float | None = None
+    # The share of pairs of unequal length in which the judge prefers the longer response, a tie as one half, and their number.
+    prefers_longer: JsonObject | None = None
     # And the one that a prompt shows earlier.
     prefers_first: float | None = None
     valid: float | None = None  # the share of valid verdicts

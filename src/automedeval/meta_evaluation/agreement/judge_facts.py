@@ -184,7 +184,7 @@ def record_of(row: Row) -> JsonObject:
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "valid_rate": ratio(judge.verdicts_valid, judge.verdicts_due, "no verdict"),
-        "prefers_longer": prefers_longer(cases, row.relations),
+        "prefers_longer": prefers_longer(cases, row.wins),
         "prefers_first": prefers_first(judge),
     }
 
@@ -223,7 +223,7 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {field: record[field] for field in RECORDED if field in record}
     known["valid"] = record["valid_rate"]["value"]
-    known["prefers_longer"] = record["prefers_longer"]["value"]
+    known["prefers_longer"] = record["prefers_longer"]
     known["prefers_first"] = record["prefers_first"]["value"]
     if audit := record.get("audit"):
         known["audit"] = Audit(**audit)
