@@ -111,14 +111,19 @@ def shared_means(cases: Cases, values: ndarray) -> JsonObject:
     Returns:
         The number of these "cases", of how many "of", and the "means" by model; empty where all models have the same cases.
     """
-    scored, case = is_known(values), cases.panel.case
-    models = len(np.unique(cases.model_of[scored]))
-    count = np.bincount(case[scored], minlength=len(cases))
-    is_shared = count == models
+    count, is_shared = _scored_cases(cases, values)
     if len(cases.models) > MOST_MODELS or (is_shared == (count > 0)).all():
         return {}
-    means = means_by_model(cases, only(values, is_shared[case]))
+    means = means_by_model(cases, only(values, is_shared[cases.panel.case]))
     return {"cases": int(is_shared.sum()), "of": int((count > 0).sum()), "means": means}
+
+
+def _scored_cases(cases: Cases, values: ndarray) -> tuple[ndarray, ndarray]:
+    """Return how many models have a value in each case: int [cases], and whether all that have any do: bool [cases]."""
+    scored = is_known(values)
+    count = np.bincount(cases.panel.case[scored], minlength=len(cases))
+    models = max(1, len(np.unique(cases.model_of[scored])))
+    return count, count == models
 
 
 def shares_won(cases: Cases, relation: ndarray) -> dict[str, Statistic | Estimate]:
@@ -244,22 +249,22 @@ def ranked(cases: Cases, relation: ndarray) -> JsonObject:
 def means_by_topic(
     cases: Cases, values: ndarray | None, scale: tuple[float, float] | None
 ) -> list[JsonObject]:
-    """Return the mean score of each model in each topic, of scores [responses].
+    """Return the mean score of each model in each topic, of scores [responses], in the cases with a score of every model.
 
     Returns:
-        [{"topic", "cases", "models": {model: estimate}}] of two scored cases or more, at most `MOST_TOPICS`, most first; empty
+        [{"topic", "cases", "models": {model: estimate}}] of two such cases or more, at most `MOST_TOPICS`, most first; empty
         where there are no scores, the names are no models, or all cases have one topic or none.
     """
     if values is None or len(cases.models) > MOST_MODELS:
         return []
     topics = np.array([case.topic or "" for case in cases.records])
-    scored = np.unique(cases.panel.case[is_known(values)])
-    counts = Counter(topic for topic in topics[scored].tolist() if topic)
+    _, is_shared = _scored_cases(cases, values)
+    counts = Counter(topic for topic in topics[is_shared].tolist() if topic)
     if len(counts) < 2:
         return []
     records = []
     for topic, count in counts.most_common(MOST_TOPICS):
-        in_topic, means = (topics == topic)[cases.panel.case], {}
+        in_topic, means = (is_shared & (topics == topic))[cases.panel.case], {}
         for number, name in enumerate(cases.models):
             scores = values[in_topic & (cases.model_of == number)]
             means[name] = mean_over_cases(scores, bounds=scale).to_dict()

@@ -20,6 +20,7 @@ MEASURED = (
     "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores if "
     "there are any; chance is 0.5. Invalid verdicts count as wrong"
 )
+TOPICS = "Topics with most cases: mean scores in the cases with a score of every model, by"
 COMPARED = "Differences in concordance, paired over cases; p is adjusted for their number (Holm)"
 FEW = (
     "Models by a judge and the ratings of some cases, if these are a random draw of all. Worth: how many rated cases would say "
@@ -85,7 +86,7 @@ def figures_of(result: JsonObject) -> list[PageTable]:
     tables_of = result["models"].items()
     models = {judge: table.get("models") or {"none": table} for judge, table in tables_of}
     tables = [
-        table_of(f"Mean score by {main} in the topics with most cases", result["topics"]),
+        table_of(f"{TOPICS} {main}", result["topics"]),
         table_of(MEASURED, _judges(result), "judge"),
         table_of("Invalid verdicts by their errors", _errors(result), "judge", "error"),
         table_of(COMPARED, result.get("comparisons", [])),
