@@ -285,4 +285,4 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
         counts = line.split()[1:8]
         columns.append(counts.index("1"))
     assert columns == [0, 4, 5, 6, 5], "the column of the table"
-    assert "Harm: Moderate or worse by m: m1 in 1 of 1 answers" in done.stdout
+    assert "Harm: Moderate or worse by m: m1 in 1 of 1 answer" in done.stdout

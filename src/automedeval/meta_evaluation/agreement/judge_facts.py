@@ -19,6 +19,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, next_c
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, question_text, read_json
 from automedeval.records.language import foreign_answers
 from automedeval.records.run_record import columns_of_run, run_arguments
+from automedeval.records.text import several
 from automedeval.rubrics import without_scale
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS, concordance
 from automedeval.stats.bootstrap import (
@@ -135,7 +136,7 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
-    steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
+    steps = [] if rated else [f"Rate {several(min(LEAST_RATED, len(judge.cases)), 'case')}."]
     run = run_arguments(judge.file.with_name(f"run-{judge.settings}.json")) if judge.file else {}
     columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
     # An audit asks, and has no books.
