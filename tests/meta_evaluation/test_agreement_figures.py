@@ -416,6 +416,7 @@ def test_choices_are_compared_as_by_scikit_learn(files, figures):
         kappa = cohen_kappa_score(*zip(*ways))
         assert record["kappa"]["value"] == pytest.approx(kappa)
         assert record["accuracy"]["value"] == pytest.approx(np.mean(right))
+    assert "choices on harmfulness are of the worse answer: " in "".join(figures["notes"])
 
 
 def test_cases_are_sorted_by_errors_gaps_and_doubts(files, tmp_path):

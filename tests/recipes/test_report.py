@@ -52,14 +52,11 @@ def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
     assert "One rater only: the agreement between people is not known." in report.told
 
 
-def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_path):
-    some = read(RATINGS)[5:]
-    result = made(tmp_path, agreeing_verdicts(), ratings=some).result
-    assert result["people"]["raters"] == "anonymous"
+def test_raters_who_did_not_rate_all_are_partly_crossed_and_it_is_said(tmp_path):
+    result = made(tmp_path, agreeing_verdicts(), ratings=read(RATINGS)[5:]).result
+    assert result["people"]["raters"] == "partly crossed"
     assert "ICC(1,1)" in result["people"]["reliability"]["fluency"]
-    assert any("taken as anonymous" in note for note in result["notes"])
-    result = made(tmp_path, agreeing_verdicts(), ratings=some, raters="crossed").result
-    assert "ICC(A,1)" in result["people"]["reliability"]["fluency"]
+    assert any("taken as partly crossed" in note for note in result["notes"])
 
 
 def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):

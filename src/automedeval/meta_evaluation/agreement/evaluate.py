@@ -26,11 +26,17 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
     record_of,
 )
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.ratings import TIE, People, Preferences, Vote
+from automedeval.meta_evaluation.verdicts.ratings import (
+    TIE,
+    People,
+    Preferences,
+    Vote,
+    packaged_choices,
+)
 from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
 from automedeval.records.tables.ratings import is_better_by_name
-from automedeval.rubrics import TAGS, Criterion, packaged_rubrics, read_rubric
+from automedeval.rubrics import TAGS, Criterion
 from automedeval.stats.agreement import (
     CHOICES,
     CORRELATIONS,
@@ -215,7 +221,7 @@ def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:
 def _people(cases: Cases, people: People) -> JsonObject:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     record: JsonObject = {
-        "raters": "crossed" if people.crossed else "anonymous",
+        "raters": people.raters,
         "annotators": people.annotators,
         "criteria": people.criteria,
         "prefers_longer": prefers_longer(cases, people.relations),
@@ -234,7 +240,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.criteria else "interval"
         units = (cases.panel.case, len(cases))
-        figures = icc(ratings, *units, people.crossed)
+        figures = icc(ratings, *units, people.raters == "crossed")
         figures[f"alpha ({level})"] = krippendorff_alpha(ratings, *units, level)
         record["reliability"][criterion] = figures
     return record
@@ -249,10 +255,7 @@ def _choices(
     and on those whose names say that more is better.
     """
     records: JsonObject = {}
-    packaged: dict[str, Criterion] = {}
-    for rubric in map(read_rubric, packaged_rubrics()):
-        if rubric.mode == "pairwise":
-            packaged |= {criterion.name: criterion for criterion in rubric.criteria}
+    packaged = packaged_choices()
     for name, votes in people.items():
         majority = most_frequent(votes, NO_CHOICE)
         without = int(votes.any(axis=1).sum() - (majority != NO_CHOICE).sum())
@@ -278,15 +281,14 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
         return judge.choices[name]
     if judge.criteria or judge.kind != "judge":
         return None
-    # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
     if criterion is None and not is_better_by_name(name):
         return None
+    criterion = criterion or Criterion(name, "")
     relation = judge.cases.panel.relations(judge.mixed)
-    neutral, better = "tie", 1
-    if criterion is not None:
-        neutral, better = criterion.neutral, 1 if criterion.polarity == "better" else -1
-    conditions = [np.isnan(relation), relation == better, relation == -better]
-    return np.select(conditions, [NO_CHOICE, 0, 1], CHOICES.index(neutral))
+    if criterion.polarity == "worse":  # the better response is the less harmful one
+        relation = -relation
+    conditions = [np.isnan(relation), relation == 1, relation == -1]
+    return np.select(conditions, [NO_CHOICE, 0, 1], CHOICES.index(criterion.neutral))
 
 
 def _preferences(preferences: Preferences, cases: int) -> list[JsonObject]:

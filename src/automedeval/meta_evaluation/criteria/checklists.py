@@ -89,7 +89,6 @@ def people_of(labels: Labels, cases: Cases) -> People:
         ["majority of the physicians"],
         ["criteria"],
         scores[None, :, None],
-        crossed=True,
         alone="physicians stand beside each other by the criteria that they labelled",
     )
     parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())

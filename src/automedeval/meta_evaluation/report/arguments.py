@@ -46,7 +46,8 @@ class ReportArguments(BaselineArguments):
     )
     raters: str | None = option(
         "crossed: the same persons rated everything; anonymous: an annotator is only a position, the persons "
-        "change (default: crossed if all annotators rated everything)",
+        "change (default: crossed if all annotators rated everything, else partly crossed: one-way correlations, and answers "
+        "are compared by those who rated both)",
         None,
         choices=["crossed", "anonymous"],
     )

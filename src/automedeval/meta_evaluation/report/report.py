@@ -206,7 +206,8 @@ def _read_given(
     people, labels = None, None
     if Rating in files:
         better = read_rubric(args.rubric).better if args.rubric else ()
-        people = read_ratings(files[Rating], cases, args.raters, better, args.worse)
+        ways = (better, args.worse, main.judge.scale)
+        people = read_ratings(files[Rating], cases, args.raters, *ways)
     if CriterionLabel in files:
         labels, more = read_labels(files[CriterionLabel], cases)
         notes += more

@@ -30,6 +30,7 @@ from automedeval.records import (
 from automedeval.records.tables.ratings import placed_ratings
 from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
+from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide, is_known, mean_along, only
 
@@ -42,8 +43,13 @@ KINDS = {
     VerdictRating: {"case_id", "judge", "score"},
 }
 
-TAKEN_AS_CROSSED = "raters are taken as crossed: all of them rated all that was rated"
-TAKEN_AS_ANONYMOUS = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
+# What raters are taken as where nobody says it → why, and what is done.
+TAKEN_AS = {
+    "crossed": "all of them rated all that was rated",
+    "partly crossed": "not all of them rated everything; intraclass correlations are one-way, and answers are compared by "
+    "those who rated both (--raters crossed if they are persons, anonymous if names are only positions)",
+}
+RENAME = "the one with the lower score (rename the criterion if people chose the better one)"
 
 
 def files_by_kind(files: Sequence[str]) -> dict[type, str]:
@@ -74,8 +80,8 @@ class People:
     annotators: list[str]  # sorted
     criteria: list[str]  # sorted
     ratings: ndarray  # float [criteria, responses, annotators], NaN for none
-    crossed: bool  # whether annotators are taken for persons who rated all that was rated
-    named: bool = True  # False where a name is said to be a position only
+    # "crossed": persons who rated all; "partly crossed": not all rated all; "anonymous": a name is a position only.
+    raters: str = "crossed"
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -94,7 +100,7 @@ class People:
 
         It is over the criteria on which every rated response of the case has a rating.
         """
-        if not self.named:
+        if self.raters == "anonymous":
             return self.scores[first] - self.scores[second]
         return mean_along(mean_along(self.compared[:, first] - self.compared[:, second], 2), 0)
 
@@ -164,9 +170,10 @@ def read_ratings(
     raters: str | None = None,
     better: Collection[str] = (),
     worse: Collection[str] = (),
+    scale: tuple[float, float] | None = None,
 ) -> People:
     """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`."""
-    placed, notes = placed_ratings(path, cases.records, better, worse)
+    placed, notes = placed_ratings(path, cases.records, better, worse, scale)
     people = gather_ratings(placed, cases, path, raters)
     ways = []
     if rest := [name for name in people.criteria if name not in worse]:
@@ -180,7 +187,7 @@ def read_ratings(
 def gather_ratings(
     placed: Iterable[tuple[str, Rating]], cases: Cases, source: str, raters: str | None = None
 ) -> People:
-    """Lay out ratings as arrays; raters are "crossed", "anonymous", or crossed if all of them rated all that was rated."""
+    """Lay out ratings as arrays; raters are "crossed", "anonymous", or None: as `TAKEN_AS` says."""
     notes: list[str] = []
     placed = cases.known(placed, source, "rating of", notes)
     scores: dict[tuple[int, str, str], float] = {}
@@ -196,12 +203,10 @@ def gather_ratings(
     for (response, annotator, criterion), score in scores.items():
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
     is_rated = np.any(is_known(ratings), axis=2)
-    crossed = raters == "crossed"
     if raters is None:
-        crossed = not np.isnan(ratings[is_rated]).any()
-        notes.append(TAKEN_AS_CROSSED if crossed else TAKEN_AS_ANONYMOUS)
-    named = raters != "anonymous"
-    people = People(cases.panel, annotators, criteria, ratings, crossed, named, comments, notes)
+        raters = "partly crossed" if np.isnan(ratings[is_rated]).any() else "crossed"
+        notes.append(f"raters are taken as {raters}: {TAKEN_AS[raters]}")
+    people = People(cases.panel, annotators, criteria, ratings, raters, comments, notes)
     notes += _left_out(people, cases, is_rated)
     return people
 
@@ -234,6 +239,15 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
         )
 
 
+def packaged_choices() -> dict[str, Criterion]:
+    """Return the criteria of the packaged rubrics of pairs, by name."""
+    packaged: dict[str, Criterion] = {}
+    for rubric in map(read_rubric, packaged_rubrics()):
+        if rubric.mode == "pairwise":
+            packaged |= {criterion.name: criterion for criterion in rubric.criteria}
+    return packaged
+
+
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]]:
     """Read people's choices between two responses: criterion → votes, int [pairs, CHOICES]; and notes."""
     none = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
@@ -243,6 +257,10 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
         vote = cases.vote(choice.case_id, choice.pair, choice.choice, place)
         votes[choice.criterion][vote] += 1
+    packaged = packaged_choices().values()
+    is_worse = {criterion.name for criterion in packaged if criterion.polarity == "worse"}
+    if worse := sorted(is_worse & votes.keys()):
+        notes.append(f"choices on {', '.join(worse)} are of the worse answer: {RENAME}")
     return votes, notes
 
 

@@ -49,6 +49,7 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
+MOST_OFF = 0.2  # of the ratings are off the judge's scale, or people rated on another scale
 COUNTED = (None, "submitted")  # states of an answer
 
 PlacedRatings = list[tuple[str, Rating]]
@@ -59,6 +60,7 @@ def placed_ratings(
     cases: Iterable[Case] = (),
     better: Collection[str] = (),
     worse: Collection[str] = (),
+    scale: tuple[float, float] | None = None,
 ) -> tuple[PlacedRatings, list[str]]:
     """Return ("file:line", rating) of every score in a file, and what was left out.
 
@@ -67,6 +69,7 @@ def placed_ratings(
         cases: those that are rated. They name the case of a question, and the model where a case has one response.
         better: criteria of a rubric, on which a higher number is better.
         worse: criteria on which it is worse: their scores are turned round, and all others count as better. "none" names none.
+        scale: the judge's: ratings off it are noted, unless so many are that people rated on another one.
 
     Raises:
         RecordError: the file cannot be read, it is not seen what a column holds or which way a criterion counts, or a score is
@@ -89,6 +92,7 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
+    off_scale = _off_scale(ratings, *scale) if scale else []
     ratings = _settled(ratings, scores, worse)
     with errors_at(path):
         _check_criteria(ratings, better, worse)
@@ -98,7 +102,17 @@ def placed_ratings(
     if unread:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
-    return ratings, [f"{path}: {note}" for note in notes]
+    return ratings, [f"{path}: {note}" for note in notes] + off_scale
+
+
+def _off_scale(ratings: PlacedRatings, low: float, high: float) -> list[str]:
+    """Return a note on the ratings off a scale; none if there are none, or more than `MOST_OFF`."""
+    off = [(place, rating.score) for place, rating in ratings if not low <= rating.score <= high]
+    if not 0 < len(off) <= MOST_OFF * len(ratings):
+        return []
+    place, score = off[0]
+    scale = f"the judge's scale of {low:g} to {high:g}"
+    return [f"ratings off {scale}: {len(off):,}, the first {score:g} at {place}"]
 
 
 class _RatedCases:
