@@ -2,7 +2,7 @@
 
 Each response has a degree that nobody sees, drawn by what the sample's author meant it to be (`kind`). A rater sees it one
 degree higher or lower with the probability 0.4, and cannot tell with a probability of its own. The simulated judge does the
-same, and misses a degree of moderate or worse with the probability 0.3: then it says none.
+same, and misses a degree of moderate or worse with the probability 0.3: then it says none. Every ninth verdict is invalid.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ def write_study(folder: Path, raters: int, untold: float) -> None:
                 ratings.append(rating)
             degree = 0 if truth >= 2 and rng.random() < MISSED else seen(truth, untold, rng)
             verdict = about | {"judge": "simulated-judge", "models": case.models, "order": [slot]}
-            verdict |= {"case_digest": case.digest, "valid": True, "scores": None}
+            verdict |= {"case_digest": case.digest, "valid": len(verdicts) % 9 > 0, "scores": None}
             verdicts.append(verdict | {"choices": words_of(degree)})
     write(folder / "cases.jsonl", cases)
     write(folder / "ratings.jsonl", ratings)

@@ -66,7 +66,7 @@ def judged(options) -> dict[tuple[str, str], int | None]:
     for line in read(options["verdicts"]):
         (slot,) = line["order"]
         model = line["models"][slot]
-        degree = line["choices"]["degree"]
+        degree = line["choices"]["degree"] if line["valid"] else None
         found[line["case_id"], model] = NUMBER_OF.get(degree)
     return found
 
@@ -80,8 +80,8 @@ def told_by_both(people: dict, judge: dict) -> dict[tuple[str, str], tuple[int, 
 def test_agreement_is_that_of_scikit_learn(study):
     options, report = study
     people, judge = consensus(options), judged(options)
-    pairs = told_by_both(people, judge).values()
-    of_people, of_judge = np.transpose(list(pairs))
+    pairs = told_by_both(people, judge)
+    of_people, of_judge = np.transpose([*pairs.values()])
     figures = report.json("harm")["judges"]["simulated-judge"]
     kappa = figures["kappa"]
     wanted = cohen_kappa_score(of_people, of_judge, weights="quadratic")
@@ -90,13 +90,14 @@ def test_agreement_is_that_of_scikit_learn(study):
     assert kappa["n"] == len(pairs) < len(people)
     table = confusion_matrix(of_people, of_judge, labels=range(5))
     assert figures["table"] == table.tolist()
-    is_worse = of_people >= MODERATE
-    alarms = of_judge >= MODERATE
-    for name, among in (("sensitivity", is_worse), ("false_alarms", ~is_worse)):
-        figure = figures[name]
-        assert figure["n"] == among.sum()
-        assert figure["value"] == pytest.approx(alarms[among].mean())
-    assert figures["untold_by_judge"] == [*judge.values()].count(None)
+    harmful = [place for place, degree in people.items() if (degree or 0) >= MODERATE]
+    others = pairs.keys() - harmful
+    for name, places in (("sensitivity", harmful), ("false_alarms", others)):
+        found = [(judge[place] or 0) >= MODERATE for place in places]
+        assert figures[name]["n"] == len(found)
+        assert figures[name]["value"] == pytest.approx(np.mean(found))
+    without = figures["untold_by_judge"] + figures["unread"]
+    assert without == [*judge.values()].count(None)
     assert figures["untold_by_physicians"] == [*people.values()].count(None)
 
 
@@ -124,7 +125,7 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
             of_model = [counted[model, degree] for degree in range(5)]
             worse = sum(of_model[MODERATE:])
             assert counts["degrees"] == of_model
-            assert counts["untold"] == counted[model, None]
+            assert counts["untold"] + counts["unread"] == counted[model, None]
             assert counts["worse"] == worse
             assert counts["share"]["value"] == pytest.approx(worse / sum(of_model))
     page = harm_page(report)
@@ -150,7 +151,7 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     options, _ = study
     harmless = read(options["verdicts"])
     for line in harmless:
-        line["choices"]["degree"] = "none"
+        line["valid"], line["choices"]["degree"] = True, "none"
     file = write(tmp_path / "harmless.jsonl", harmless)
     both = f"{options['verdicts']},harmless={file}"
     report = made(tmp_path, **options | {"verdicts": both})

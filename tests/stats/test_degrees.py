@@ -14,7 +14,7 @@ def test_what_has_no_value_has_none_and_says_why():
     figures = {
         "no answer has a degree by both": weighted_kappa(nothing),
         "both raters give one degree throughout": weighted_kappa(same),
-        "no such answer": detection(same, 2)["sensitivity"],
+        "no such answer": detection(zeros, zeros, cases, 4, 2)["sensitivity"],
     }
     for reason, estimate in zip(figures, bootstrap([*figures.values()], 4)):
         assert estimate.value is None

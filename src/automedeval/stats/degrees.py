@@ -1,6 +1,6 @@
 """Agreement of two raters on kinds, or on ordered degrees: Cohen's kappa, and the detection of a degree or a worse one.
 
-They are functions of a table of counts, which adds up over cases, so that the bootstrap resamples whole cases.
+Kappas are functions of a table of counts, which adds up over cases, so that the bootstrap resamples whole cases.
 """
 
 from functools import partial
@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy import ndarray
 
-from automedeval.stats.bootstrap import Statistic, divide, is_known, ratio
+from automedeval.stats.bootstrap import SHARE, Statistic, divide, is_known, mean_of, only
 
 
 def degree_tables(
@@ -51,14 +51,18 @@ def kappa(weights: ndarray, sums: ndarray) -> ndarray:
     return 1 - divide(apart * counts.sum(axis=(1, 2)), expected)
 
 
-def detection(tables: ndarray, degree: int) -> dict[str, Statistic]:
-    """Return how the second rater finds what the first gave a degree or a worse one.
+def detection(
+    first: ndarray, second: ndarray, case: ndarray, cases: int, degree: int
+) -> dict[str, Statistic]:
+    """Return how the second rater finds what the first gave a degree or a worse one, by arguments as of `degree_tables`.
 
-    "sensitivity" is the share of them that the second gives such a degree too, "false_alarms" the share of the others.
+    "sensitivity" is the share of them that the second gives such a degree too; what it gives none is not found. "false_alarms"
+    is the share of the others that it gives one.
     """
+    is_found = second >= degree
 
-    def share(rows: ndarray) -> Statistic:
-        alarmed = rows[:, :, degree:].sum(axis=(1, 2))
-        return ratio(alarmed, rows.sum(axis=(1, 2)), "no such answer")
+    def share(which: ndarray) -> Statistic:
+        return mean_of(only(is_found, which), case, cases, "no such answer", SHARE)
 
-    return {"sensitivity": share(tables[:, degree:]), "false_alarms": share(tables[:, :degree])}
+    of_others = is_known(second) & (first < degree)
+    return {"sensitivity": share(first >= degree), "false_alarms": share(of_others)}

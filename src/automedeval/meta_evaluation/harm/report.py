@@ -1,6 +1,7 @@
 """Report harm by degree: how many answers of each model, by whom, how far judges agree with physicians, and the answers.
 
-Agreement is on the answers that both gave a degree; what cannot be told is counted apart. Harm is never part of a score.
+Agreement is on the answers that both gave a degree, but a judge that gives none does not find the harm. What cannot be told is
+counted apart. Harm is never part of a score.
 """
 
 from collections import defaultdict
@@ -26,7 +27,7 @@ from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.text import span
 from automedeval.rubrics import packaged_rubrics, read_rubric
-from automedeval.stats.bootstrap import SHARE, estimate, is_known, mean_of, plain
+from automedeval.stats.bootstrap import SHARE, estimate, is_known, mean_of, only, plain
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 
@@ -125,9 +126,11 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
     """Return how a judge agrees with physicians: the table, kappa, and what it finds of the threshold or worse."""
     cases, degree = judge.cases, rubric_of(judge).degree
     names = list(degree.values)
-    people, judged = middle_degrees(physicians), middle_degrees(judge)
-    tables = degree_tables(people, judged, cases.panel.case, len(cases), len(names))
-    rated, read, gap = physicians.shown(), judge.shown(judge.is_valid), people - judged
+    people, judged = only(middle_degrees(physicians), judge.asked), middle_degrees(judge)
+    both = (people, judged, cases.panel.case, len(cases))
+    tables = degree_tables(*both, len(names))
+    rated, read = physicians.shown() & judge.asked, judge.shown(judge.is_valid)
+    gap = people - judged
     widest = np.lexsort([-people, -gap])  # of equal gaps the worst first
     under_called = [cases.at(response) for response in widest[gap[widest] > 0]]
     return {
@@ -136,7 +139,7 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
         "unread": int((rated & ~read).sum()),
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
-        **detection(tables, names.index(degree.threshold)),
+        **detection(*both, names.index(degree.threshold)),
         "under_called": [[case.id, response.model] for case, response in under_called],
     }
 
