@@ -64,7 +64,7 @@ def test_what_cannot_be_read_stays_unread():
     assert verdict.checklist == {
         "met": [True, None, False],
         "met_probabilities": [None] * 3,
-        "score": 0.625,
+        "score": None,
         "lowest": 0.625,
         "highest": 1.0,
     }

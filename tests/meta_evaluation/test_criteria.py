@@ -41,8 +41,10 @@ def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
         right = labelled["met"] == labelled["true"]
         figures["accuracy"] = right.mean()
         figures["read_rate"] = len(said) / len(labelled)
-    if len({*truth}) > 1:
-        figures["balanced_accuracy"] = metrics.balanced_accuracy_score(truth, said)
+    kinds = labelled["true"].astype(bool)
+    if len({*kinds}) > 1:  # an unread one is wrong
+        answers = labelled["met"].combine_first(~kinds).astype(bool)
+        figures["balanced_accuracy"] = metrics.balanced_accuracy_score(kinds, answers)
     if len({*truth, *said}) > 1:
         figures["cohen_kappa"] = metrics.cohen_kappa_score(truth, said)
     if votes:
@@ -125,16 +127,19 @@ def test_each_physician_stands_beside_the_majority_of_the_others(study, tmp_path
     options, labels, rows = study
     figures = certificate(made(tmp_path, **options, ratings=labels))["physicians"]
     for place, name in enumerate(ANNOTATORS):
-        right = []
-        for _, _, votes in rows:
+        right, by_judge = [], []
+        for met, _, votes in rows:
             if len(votes) > place:
                 own = votes[place]
                 of_others = most(votes[:place] + votes[place + 1 :])
                 if of_others is not None:
                     right.append(own == of_others)
+                    by_judge.append(met == of_others)  # an unread one is wrong
         accuracy = figures[name]["accuracy"]
         assert accuracy["value"] == pytest.approx(np.mean(right))
         assert accuracy["n"] == len(right)
+        judged = figures[name]["accuracy of j on these pairs"]
+        assert judged["value"] == pytest.approx(np.mean(by_judge))
 
 
 def test_without_labels_the_scores_are_called_uncertified(study, tmp_path):

@@ -223,11 +223,14 @@ class CriteriaReader:
     def answers(
         self, requests: Sequence[Request], verdicts: Sequence[Verdict]
     ) -> list[ValuedAnswer]:
-        """Return the answers that a verdict has a score of, the worst first; one without positive points is the last."""
+        """Return the answers that a verdict can read, the worst first by the lowest score that is possible.
+
+        One without positive points is the last.
+        """
         answers = []
         for request, verdict in zip(requests, verdicts):
             if verdict.valid and verdict.checklist and not verdict.empty:
-                score = verdict.checklist["score"]
+                score = verdict.checklist["lowest"]
                 value = np.inf if score is None else score
                 answers.append(ValuedAnswer(request, request.slots[0], value))
         return sorted(answers, key=lambda answer: answer.value)

@@ -14,10 +14,10 @@ from automedeval.stats.bootstrap import divide
 
 
 class Score(NamedTuple):
-    """The scores of responses, None or NaN where no criterion has positive points.
+    """The scores of responses, each None or NaN where no criterion has positive points.
 
     Attributes:
-        score: points of the criteria that are known to be met / sum of the positive points; may be negative.
+        score: points of the met criteria / sum of the positive points; may be negative; None or NaN where one is unread.
         lowest, highest: the lowest and the highest score that are still possible where criteria are unread; else the score.
     """
 
@@ -34,12 +34,12 @@ def checklist_scores(points: ndarray, met: ndarray, response: ndarray, responses
         met: float [items], whether it is met, or in what share of the runs; NaN where that could not be read.
         response: int [items], the number of the response of each item, from 0; responses: how many there are.
     """
-    unread = np.isnan(met)
-    parts = (points.clip(0), np.where(unread, 0.0, points * met))
-    possible, sure = (np.bincount(response, part, responses) for part in parts)
-    ends = (points.clip(None, 0), points.clip(0))
-    least, most = (np.bincount(response, unread * end, responses) for end in ends)
-    return Score(*(divide(sure + more, possible) for more in (0.0, least, most)))
+    unread, earned = np.isnan(met), points * met
+    least = np.where(unread, points.clip(None, 0), earned)
+    most = np.where(unread, points.clip(0), earned)
+    possible = np.bincount(response, points.clip(0), responses)
+    totals = (np.bincount(response, part, responses) for part in (earned, least, most))
+    return Score(*(divide(total, possible) for total in totals))
 
 
 def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:

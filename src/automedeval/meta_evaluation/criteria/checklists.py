@@ -1,8 +1,8 @@
 """Certify a judge of criteria: compare what it says of each criterion with physicians' labels.
 
 An item is one criterion of one response (`Cases.items`). Physicians' majority is strict: an item without one counts in the
-pooled figures alone. Unread criteria count as wrong in `accuracy` and are left out of the other figures; `read_rate` says how
-many there are.
+pooled figures alone. Unread criteria count as wrong in both accuracies and are left out of the other figures, each of which has
+its own n; `read_rate` says how many there are.
 """
 
 from collections.abc import Sequence
@@ -35,6 +35,7 @@ from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
 Labels = dict[str, ndarray]  # annotator → float [items], 1 or 0, NaN where there is no label
+UNREAD = 0.5  # neither met nor not met, and so wrong
 
 
 def strict_majority(share: ndarray) -> ndarray:
@@ -78,7 +79,7 @@ def people_of(labels: Labels, cases: Cases) -> People:
     """
     majority = majority_of(labels)
     missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
-    scores = only(cases.checklist_scores(majority).score, missing == 0)
+    scores = cases.checklist_scores(majority).score
     if np.isnan(scores).all():
         raise RecordError(
             "no response has a strict majority of labels on each of its criteria, and positive "
@@ -141,19 +142,20 @@ def measures(
     bins = np.clip((chance[is_sure] * BINS).astype(int), 0, BINS - 1)  # of equal width
     error = calibration_error(chance[is_sure], majority[is_sure], case[is_sure], size, bins)
 
-    def table(truth: ndarray) -> ndarray:
+    def table(truth: ndarray, said: ndarray) -> ndarray:
         """Return float [cases, 4]: true negatives, false positives, false negatives, true positives."""
-        return degree_tables(truth, met, case, size, 2).reshape(size, 4)
+        return degree_tables(truth, said, case, size, 2).reshape(size, 4)
 
     def share(which: ndarray) -> Statistic:
         return mean_of(only(which, judged), case, size, bounds=SHARE)
 
-    by_majority = table(majority)
-    pooled = np.sum([table(labelled) for labelled in labels.values()], axis=0)
+    by_majority = table(majority, met)
+    unread_wrong = table(majority, np.where(is_known(met), met, 1 - majority))
+    pooled = np.sum([table(labelled, met) for labelled in labels.values()], axis=0)
     n = int(by_majority.sum())
     return {
         "accuracy": share(met == majority),
-        "balanced_accuracy": Statistic(by_majority, _balanced_accuracy, n),
+        "balanced_accuracy": Statistic(unread_wrong, _balanced_accuracy, int(judged.sum())),
         "cohen_kappa": Statistic(by_majority, partial(kappa, 1 - np.eye(2)), n),
         "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
@@ -168,9 +170,10 @@ def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Label
     judges, physicians, judged = {}, {}, {}
     for reading in readings:
         met, chance = strict_majority(reading.met), reading.per_item("met_probabilities")
-        asked = only(majority, reading.asked[cases.response_of])
-        judges[reading.name] = measures(cases, met, chance, labels, asked)
-        judged[f"accuracy of {reading.name} on these pairs"] = met
+        asked = reading.asked[cases.response_of]
+        judges[reading.name] = measures(cases, met, chance, labels, only(majority, asked))
+        said = np.nan_to_num(met, nan=UNREAD)
+        judged[f"accuracy of {reading.name} on these pairs"] = only(said, asked)
     for annotator, own in labels.items():
         truth = only(majority_of(labels, without=annotator), is_known(own))
         beside = {"accuracy": own} | judged

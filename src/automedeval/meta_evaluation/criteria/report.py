@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
-from automedeval.stats.bootstrap import is_known, mean_of, only
+from automedeval.stats.bootstrap import is_known, mean_of
 
 
 def criteria_result(
@@ -61,8 +61,7 @@ def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
     """Return of every candidate that was shown how many responses have a score, and the part of it by points below 0."""
     cases, case = judge.cases, judge.cases.panel.case
     unread = judge.unread_criteria
-    by_harm = cases.checklist_scores(np.where(cases.points < 0, judge.met, 0.0)).score
-    harm = only(by_harm, unread == 0)
+    harm = cases.checklist_scores(judge.met * (cases.points < 0)).score
     records = {}
     for model, shown in cases.by_model(judge.shown()):
         records[model] = {

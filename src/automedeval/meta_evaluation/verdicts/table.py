@@ -96,9 +96,8 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
     met, (shown,) = verdict.checklist["met"], verdict.order
     case = cases.records[cases.index[verdict.case_id]]
     scores: list[Any] = [None] * len(case.responses)
-    if None not in met:
-        points = [criterion.points for criterion in case.criteria]
-        scores[shown] = checklist_score(points, met).score
+    points = [criterion.points for criterion in case.criteria]
+    scores[shown] = checklist_score(points, met).score
     return replace(verdict, scores=tuple(scores))
 
 
@@ -280,8 +279,7 @@ class VerdictTable:
         """The mean score, by criteria the score of the shares of the runs: float [responses], NaN where there is none."""
         if not self.on_criteria:
             return self.per_response(self.score)
-        whole = self.shown() & (self.unread_criteria == 0)
-        return only(self.cases.checklist_scores(self.met).score, whole)
+        return only(self.cases.checklist_scores(self.met).score, self.shown())
 
     @cached_property
     def step(self) -> float:
