@@ -64,16 +64,6 @@ def certificate(report) -> dict:
     return report.result["criteria"]["certificate"]
 
 
-def test_every_figure_is_that_of_scikit_learn(study, tmp_path):
-    options, labels, rows = study
-    figures = certificate(made(tmp_path, **options, ratings=labels))["judges"]["j"]
-    expected = of_scikit_learn(rows)
-    assert figures.keys() == expected.keys()
-    for name, figure in figures.items():
-        assert figure["value"] == pytest.approx(expected[name])
-        assert figure["low"] <= figure["value"] <= figure["high"]
-
-
 def degenerate_study(seed):
     """Return the files of a study in which whole kinds may lack (labels, a class, read criteria, P(met)), and its pairs."""
     rng = random.Random(seed)
@@ -94,7 +84,7 @@ def degenerate_study(seed):
             chance = None
             if rng.random() >= 0.4 * unread:
                 is_met = rng.random() < said
-                chance = rng.choice([0.1, 0.4, 0.4, 0.9]) if chances else None
+                chance = round(rng.random(), 1) if chances else None
             votes = [rng.random() < truth for _ in ANNOTATORS if rng.random() < 0.8]
             if seed % 10 == 0:  # no majority at all
                 votes = [True, False]

@@ -98,6 +98,8 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
         r"No model clearly wins most pairs\. ([ab]) is first, but not clearly above (?!\1)[ab]\. "
     )
     assert re.match(first, report.said)
+    assert "j puts the longer response first in " in report.told
+    assert re.search("automedeval audit --judge JUDGE --cases .*--rubric checklist", report.told)
     table = answers_in(cases, verdicts)
     for model, of_model in table.groupby("model"):
         by_case = of_model.groupby("case")[["earned", "harm", "possible"]]
@@ -168,14 +170,6 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     assert "j is uncertified" not in told
     assert ">other, uncertified<" in page
     assert ">j<" in page
-
-
-def test_the_report_says_how_to_audit_a_judge_of_criteria(study, tmp_path):
-    options, *_ = study
-    told = made(tmp_path, **options).told
-    assert "j puts the longer response first in " in told
-    assert "automedeval audit --judge JUDGE --cases" in told
-    assert "--rubric checklist" in told
 
 
 def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study, tmp_path):

@@ -96,8 +96,7 @@ def test_agreement_is_that_of_scikit_learn(study):
         found = [(judge[place] or 0) >= MODERATE for place in places]
         assert figures[name]["n"] == len(found)
         assert figures[name]["value"] == pytest.approx(np.mean(found))
-    without = figures["untold_by_judge"] + figures["unread"]
-    assert without == [*judge.values()].count(None)
+    assert figures["untold_by_judge"] + figures["unread"] == [*judge.values()].count(None)
     assert figures["untold_by_physicians"] == [*people.values()].count(None)
 
 

@@ -13,7 +13,6 @@ from automedeval.records.questions import (
     question_text,
 )
 from automedeval.records.readers import (
-    check_ratings,
     named_file,
     parse_json,
     placed_verdicts,

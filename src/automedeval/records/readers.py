@@ -3,16 +3,15 @@
 import codecs
 import json
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from automedeval.records.errors import RecordError, errors_at, foreign_errors_at
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
-from automedeval.records.types import Case, Rating, Verdict, _shown, check_number, whole
+from automedeval.records.types import Case, Verdict, _shown, whole
 
 Placed = tuple[str, dict]  # "file:line" and what stands there
 
@@ -161,23 +160,6 @@ def placed_verdicts(
                     verdict.check_fit(len(verdict.models))
             places[key] = place
             yield place, verdict
-
-
-def check_ratings(
-    placed: Iterable[tuple[str, Rating]], models: Mapping[str, Collection[str]]
-) -> Iterator[tuple[str, Rating]]:
-    """Yield the placed ratings of some cases, each checked; ratings of other cases are passed over.
-
-    `models` maps the id of a case to the models that it has a response of. RecordError for another model, a score that is no
-    usable number, or a second rating of the same response.
-    """
-    of_cases = ((place, rating) for place, rating in placed if rating.case_id in models)
-    for place, rating in without_repeats(of_cases, attrgetter("model")):
-        with errors_at(place):
-            check_number(rating.score, "score")
-            if rating.model not in models[rating.case_id]:
-                raise RecordError(f"case {rating.case_id!r} has no response of {rating.model!r}")
-        yield place, rating
 
 
 def without_repeats(

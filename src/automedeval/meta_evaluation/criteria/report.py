@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
+from statistics import fmean
 
 import numpy as np
 
@@ -9,7 +11,6 @@ from automedeval.meta_evaluation.criteria.checklists import (
     Labels,
     certificate_of,
     labelled_items,
-    strict_majority,
 )
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
@@ -28,11 +29,10 @@ def criteria_result(
         labelled = labelled_items(labels)
     records = {}
     for judge in judges:
-        majority = strict_majority(judge.met[labelled])
         records[judge.name] = {
             "candidates": candidates(judge),
             "missed": missed(judge),
-            "certified": not np.isnan(majority).all(),
+            "certified": bool(is_known(judge.met[labelled]).any()),
         }
     return {"judges": records, "certificate": certificate}
 
@@ -81,20 +81,18 @@ def missed(reading: VerdictTable) -> dict[str, JsonObject]:
     cases = reading.cases
     failed = np.where(cases.points > 0, 1 - reading.met, reading.met)
     is_read = is_known(failed) & reading.shown()[cases.response_of]
-    items_of: dict[str, list[int]] = defaultdict(list)
+    shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for item in np.flatnonzero(is_read).tolist():
-        for tag in cases.items[item][1].tags:
-            items_of[tag].append(item)
+        response, criterion = cases.items[item]
+        model = cases.at(response)[1].model
+        for tag in criterion.tags:
+            shares[tag][model].append(failed[item])
     result: dict[str, JsonObject] = {}
-    for tag, items in items_of.items():
-        model_of = cases.model_of[cases.response_of[items]]
-        by_model = {}
-        for number in np.unique(model_of).tolist():
-            shares = failed[items][model_of == number]
-            by_model[cases.models[number]] = float(shares.mean())
+    for tag, by_model in shares.items():
+        of_all = [*chain(*by_model.values())]
         result[tag] = {
-            "criteria": len(items),
-            "failed": float(failed[items].mean()),
-            "candidates": dict(sorted(by_model.items())),
+            "criteria": len(of_all),
+            "failed": fmean(of_all),
+            "candidates": {model: fmean(by_model[model]) for model in sorted(by_model)},
         }
     return dict(sorted(result.items(), key=lambda of_tag: -of_tag[1]["failed"]))

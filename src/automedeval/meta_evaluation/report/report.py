@@ -206,8 +206,9 @@ def _read_given(
     people, labels = None, None
     if Rating in files:
         better = read_rubric(args.rubric).better if args.rubric else ()
-        ways = (better, args.worse, main.judge.scale)
-        people = read_ratings(files[Rating], cases, args.raters, *ways)
+        people = read_ratings(
+            files[Rating], cases, args.raters, better, args.worse, main.judge.scale
+        )
     if CriterionLabel in files:
         labels, more = read_labels(files[CriterionLabel], cases)
         notes += more

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 from numpy import ndarray
@@ -22,7 +23,6 @@ from automedeval.records import (
     Verdict,
     VerdictRating,
     check_number,
-    check_ratings,
     errors_at,
     read_placed,
     without_repeats,
@@ -192,8 +192,10 @@ def gather_ratings(
     placed = cases.known(placed, source, "rating of", notes)
     scores: dict[tuple[int, str, str], float] = {}
     comments: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for _, rating in check_ratings(placed, {case.id: case.models for case in cases.records}):
-        response = cases.locate(rating.case_id, rating.model)
+    for place, rating in without_repeats(placed, attrgetter("model")):
+        with errors_at(place):
+            check_number(rating.score, "score")
+        response = cases.locate(rating.case_id, rating.model, place)
         scores[response, rating.annotator, rating.criterion] = rating.score
         if rating.comment:
             comments[response].append((rating.annotator, rating.comment))

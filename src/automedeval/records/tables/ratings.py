@@ -92,17 +92,16 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
-    off_scale = _off_scale(ratings, *scale) if scale else []
+    notes = layout.notes + (_off_scale(ratings, *scale) if scale else [])
     ratings = _settled(ratings, scores, worse)
     with errors_at(path):
         _check_criteria(ratings, better, worse)
-    notes = layout.notes
     beside = filled_names([rating.extra for _, rating in ratings])
     unread = [name for name in beside if name not in ("rubric", "role") and not _is_key(name)]
     if unread:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
-    return ratings, [f"{path}: {note}" for note in notes] + off_scale
+    return ratings, [f"{path}: {note}" for note in notes]
 
 
 def _off_scale(ratings: PlacedRatings, low: float, high: float) -> list[str]:
@@ -112,7 +111,7 @@ def _off_scale(ratings: PlacedRatings, low: float, high: float) -> list[str]:
         return []
     place, score = off[0]
     scale = f"the judge's scale of {low:g} to {high:g}"
-    return [f"ratings off {scale}: {len(off):,}, the first {score:g} at {place}"]
+    return [f"ratings off {scale}: {len(off):,}, the first {score:g} at {Path(place).name}"]
 
 
 class _RatedCases:
