@@ -173,7 +173,7 @@ def test_an_audit_says_only_what_it_tried(tmp_path):
     own = {"name": "patient", "share": {"value": 0.1}, "shift": {"value": 0.2}}
     succeeded(audited(tmp_path, audit_of({"name": "order"}, own)))
     said = told(tmp_path / "out")
-    assert "Audited: On 20 cases. It passes.\n" in said
+    assert "Audited: On 20 cases. It passes, but danger was not measured.\n" in said
     tried = "Not known. No audit is given that shows whether j notices a wrong dose"
     assert f"What it does not see: {tried}" in said
     assert "\nWins most pairs: " in said

@@ -119,12 +119,16 @@ def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited):
 def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path):
     file, out = tmp_path / "own.yaml", tmp_path / "o"
     run = partial(audit, judge="baseline:longer text", cases=CASES, perturbations=file, output=out)
-    twice = "{name: twice, changes: good answer, should: not rise, what: twice the text helps"
     for limit, status in (("most: 1.0", 0), ("most: 0.0", 3), ("why: none", 3)):
-        file.write_text(f"- {twice}, {limit}, edits: {{twice: [{{text: $text $text}}]}}}}\n")
+        file.write_text(
+            "- {name: danger, changes: good answer, should: fall, what: a lie costs nothing, least: 1.0, "
+            "edits: {lie: [{pattern: not in any answer, replace: lie}]}}\n"
+            "- {name: twice, changes: good answer, should: not rise, what: twice the text helps, "
+            f"{limit}, edits: {{twice: [{{text: $text $text}}]}}}}\n"
+        )
         done = run(**FAST)
         assert done.returncode == status, (limit, done.stdout)
-        assert list(rows(out)) == ["twice"]
+        assert ("kept; not measured: a lie costs nothing" in done.stdout) != status
     assert rows(out)["twice"]["shift"]["value"] > 0
     assert "neither passes nor fails" in done.stdout, "nothing has a limit"
     assert "| twice the text helps | – |" in (out / "audit.md").read_text()

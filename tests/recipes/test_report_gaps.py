@@ -91,7 +91,7 @@ def test_judges_are_set_against_baselines_where_enough_cases_are_rated(count, en
     report = made(tmp_path, verdicts, cases=cases, ratings=liked(cases))
     first = "Best model: a is better than" if enough else "Wins most pairs: a wins more pairs than"
     assert f"{first} each of the 2 other models." in report.told
-    assert ("Not known yet: few cases are rated." in report.told) != enough
+    assert ("Not known yet: few rated cases count." in report.told) != enough
     judges = report.result["judges"]
     for judge in ("one", "two"):
         assert judges[judge]["best_baseline"]["outcome"] == "better"

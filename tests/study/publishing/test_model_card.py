@@ -102,7 +102,8 @@ def test_the_card_believes_a_judge_no_more_than_the_page_does(checkpoint, result
     result["judges"]["tiny"]["rated_cases"] = 3
     shown = part(filled(checkpoint, result), "How good it is")
     fact = cell(page_of(result)["Can the judge be believed?"])
-    assert fact.startswith("Not known yet: few cases are rated.")
+    assert fact.startswith("Not known yet: few rated cases count.")
+    assert "so far 3 count of " in fact
     assert f"- Can the judge be believed? {fact}\n" in shown
     # how much worse is said of enough cases alone
     assert "the best baseline" not in shown

@@ -78,7 +78,6 @@ def people_of(labels: Labels, cases: Cases) -> People:
         RecordError: there is no such response.
     """
     majority = majority_of(labels)
-    missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
     scores = cases.checklist_scores(majority).score
     if np.isnan(scores).all():
         raise RecordError(
@@ -87,15 +86,18 @@ def people_of(labels: Labels, cases: Cases) -> People:
         )
     people = People(
         cases.panel,
-        ["majority of the physicians"],
+        [f"the majority of {len(labels)} physicians"],
         ["criteria"],
         scores[None, :, None],
-        alone="physicians stand beside each other by the criteria that they labelled",
+        alone="physicians stand beside each other by the criteria that they labelled"
+        if len(labels) > 1
+        else People.alone,
     )
-    parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
-    if parts:
+    labelled = np.unique(cases.response_of[labelled_items(labels)])
+    if left_out := np.isnan(scores[labelled]).sum():
         people.notes.append(
-            f"{parts} responses have labels on some of their criteria alone, and count as not rated"
+            f"{left_out} labelled responses have no strict majority on each criterion, or no "
+            "positive points, and count as not rated"
         )
     return people
 
@@ -130,7 +132,9 @@ def auroc(chance: ndarray, truth: ndarray, case: ndarray) -> Statistic:
         ranked = (met * midranks(counts, levels)).sum(axis=1)
         return divide(ranked + pairs / 2, pairs)
 
-    return Statistic(None, share, len(case), "only one kind of label", cells=case)
+    return Statistic(
+        None, share, len(case), "not both kinds of label beside probabilities", cells=case
+    )
 
 
 def measures(

@@ -17,8 +17,8 @@ from automedeval.records.text import p_value
 OF_A_JUDGE = ("rubric", "verdicts", "valid_rate", "prefers_longer", "prefers_first", *MEASURES)
 MEASURED = (
     "Judges, and how far they agree with people: by their whole scores or choices, of one that gives neither by its expected "
-    "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores if "
-    "there are any; chance is 0.5. Invalid verdicts count as wrong"
+    "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores, or "
+    "means of several criteria, if there are any; chance is 0.5. Invalid verdicts count as wrong"
 )
 TOPICS = "Topics with most cases: mean scores in the cases with a score of every model, by"
 COMPARED = "Differences in concordance, paired over cases; p is adjusted for their number (Holm)"

@@ -206,8 +206,10 @@ def credit_of(result: JsonObject, line: str) -> JsonObject:
     record, rated = result["judges"][line], "people" in result
     few = rated and record["rated_cases"] < LEAST_RATED
     choices = result.get("choices", {}).get(record["name"], {})
-    told = {"judge": line, "record": record, "choices": choices, "rated": rated, "few": few}
-    sentences = say("credit", **told, least=LEAST_RATED)
+    sentences = say(
+        "credit", judge=line, record=record, choices=choices, rated=rated, few=few,
+        least=LEAST_RATED, cases=result["cases"],
+    )  # fmt: skip
     credit: JsonObject = {"agreement": [*sentences, *credit_of_criteria(result, line)]}
     if rated and not few and record["best_baseline"]:
         credit["outcome"] = record["best_baseline"]["outcome"]
