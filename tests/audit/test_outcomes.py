@@ -167,7 +167,7 @@ def test_empty_and_unread_answers_are_not_changed(scores, indices):
 
 
 def says(*met: bool | None, place: int = 0) -> Verdict:
-    checklist = {"met": list(met), "score": 0.1}
+    checklist = {"met": list(met), "lowest": 0.1}
     return Verdict(CASE.id, "j", "checklist@1", (place,), valid=True, checklist=checklist)
 
 
