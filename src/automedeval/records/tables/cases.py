@@ -116,7 +116,8 @@ def read_table(
         about.append(f"not read: {', '.join(unread)}")
     about.append(f"{len(rows):,} rows, {len(cases):,} cases")
     notes = [*about, *notes, *blanks]
-    words = sum(no_value(answer.text) for _, case in cases for answer in case.responses)
+    answers = itertools.chain.from_iterable(case.responses for _, case in cases)
+    words = sum(no_value(answer.text) for answer in answers)
     if words:
         notes.append(f"answers that are words like NA or None, read as they stand: {words:,}")
     answered = [(place, case) for place, case in cases if case.responses or not least_responses]
