@@ -485,7 +485,7 @@ class VerdictRating(Record):
 UNSEEN = ("dose", "negation", "emergency")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # more than thirty fields in a dict take two kilobytes
 class Verdict(LogRecord):
     """A judge's answer about a case, or about some of its responses.
 
