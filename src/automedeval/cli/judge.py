@@ -445,7 +445,9 @@ def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
     invalid = [verdict for verdict in verdicts if not verdict.valid]
     cut = [verdict for verdict in verdicts if verdict.truncated]
     errors = Counter(verdict.error for verdict in invalid)
-    lines = [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    lines = [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())]
+    if more := len(lines[8:]):
+        lines[8:] = [f"  and {more} more"]
     lines += first_unread(invalid)
     judged = len({verdict.case_id for verdict in verdicts})
     counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), "

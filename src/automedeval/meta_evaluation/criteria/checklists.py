@@ -86,7 +86,7 @@ def people_of(labels: Labels, cases: Cases) -> People:
         )
     people = People(
         cases.panel,
-        [f"the majority of {len(labels)} physicians"],
+        [f"the majority of {len(labels)} physicians" if len(labels) > 1 else "1 physician"],
         ["criteria"],
         scores[None, :, None],
         alone="physicians stand beside each other by the criteria that they labelled"
