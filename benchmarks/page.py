@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 TEMPLATE = """# Performance
 
 Speed and memory as the [benchmarks](../benchmarks/README.md) measured them; agreement with people is in the
-[results](results.md). `python benchmarks/page.py` writes this page from `benchmarks/results/`.
+[results](results.md).
 
 "9 × peer" says how many times as good as the peer a figure is, in the same run; then the target holds for this ratio.
 Figures without a target are in the files.
