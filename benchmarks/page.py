@@ -20,11 +20,9 @@ from automedeval.records.text import cell
 ROOT = Path(__file__).parents[1]
 TEMPLATE = """# Performance
 
-Speed and memory as the [benchmarks](../benchmarks/README.md) measured them; agreement with people is in the
-[results](results.md).
+Speed and memory by the [benchmarks](../benchmarks/README.md); agreement with people is in the [results](results.md).
 
-"9 × peer" says how many times as good as the peer a figure is, in the same run; then the target holds for this ratio.
-Figures without a target are in the files.
+"9 × peer": 9 times as good as the peer in the same run; then the target is of this ratio.
 
 Machine: {{ usual }}.
 
@@ -52,7 +50,7 @@ Machine: {{ usual }}.
 {%- if record.notes %}
 {% endif %}
 {{ record.date }}, {{ "%.0f" | format(record.seconds) }} s;
-{%- if record.idle %} nothing else ran{% else %} other programs used {{ "%g" | format(record.other_cores) }} cores{% endif -%}
+{%- if record.idle %} alone{% else %} other programs used {{ "%g" | format(record.other_cores) }} cores{% endif -%}
 ; commit {{ record.commit }}.{% if record.setting != usual %} {{ record.setting }}.{% endif %}
 {% endfor -%}
 """
