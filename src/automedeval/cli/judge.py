@@ -14,7 +14,7 @@ import shlex
 import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -425,8 +425,7 @@ def print_standings(job: Job, log: Log) -> list[Verdict]:
         case = by_id.get(verdict.case_id)
         if case is None or max(verdict.order) >= len(case.responses):
             continue
-        # Texts and probabilities are most of a verdict, and no figure here needs those of a valid one.
-        verdicts.append(replace(verdict, raw="", extra={}) if verdict.valid else verdict)
+        verdicts.append(verdict.for_figures())
     table, profile = rank(cases, verdicts, job.rubric, log.path) if verdicts else ([], None)
     table += [{"model": name, MEAN: NOT_JUDGED} for name in job.answers.textless]
     lines = [f"\n{' by '.join(log.author)}", format_table(table)]

@@ -551,6 +551,10 @@ class Verdict(LogRecord):
     annotator: str | None = None
     marks: tuple[dict, ...] | None = None
 
+    def for_figures(self) -> Self:
+        """Return the verdict, a valid one without raw text and unknown keys: much of its memory, which no figure reads."""
+        return replace(self, raw="", extra={}) if self.valid else self
+
     def placed(self, places: Sequence[int], count: int) -> Self:
         """Return the verdict with what it says of response i at `places[i]`, in a case with so many responses.
 

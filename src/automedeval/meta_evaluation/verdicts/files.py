@@ -6,7 +6,6 @@ A verdict that does not fit is an error with file and line. What is left out is 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
@@ -62,8 +61,7 @@ def read_verdicts(
             case = cases.records[cases.index[verdict.case_id]]
             with errors_at(place):
                 _check(case, verdict, rubrics[verdict.rubric], scores_only)
-            # Half of the memory, and no figure reads it; the page shows what could not be read.
-            by_author[verdict.author].append(replace(verdict, raw="") if verdict.valid else verdict)
+            by_author[verdict.author].append(verdict.for_figures())
         for author, name in _names(label, by_author).items():
             if name in tables or name in reserved:
                 raise RecordError(

@@ -76,11 +76,13 @@ class CaseFile:
 
     def first(self, limit: int | None = None) -> list[Case]:
         """Read the first `limit` cases, or all; to go on with the others, iterate."""
+        was_on = gc.isenabled()
         gc.disable()  # which would look through all of them again and again: a fifth of the time of a million
         try:
             return list(itertools.islice(self, limit))
         finally:
-            gc.enable()
+            if was_on:
+                gc.enable()
 
     def _read(self) -> Iterator[Case]:
         places: dict[str, str] = {}  # of the cases, by id
