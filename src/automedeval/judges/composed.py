@@ -16,12 +16,13 @@ def compose(
 ) -> str:
     """Return the rationale in three steps: what is asked, what each response covers, the scores.
 
-    `features` are float [responses, FEATURES], NaN where one was not read.
+    It names no model, so that physicians can be shown it: Doctor 1 is the first response. `features` are float [responses,
+    FEATURES], NaN where one was not read.
     """
     near, covered = columns_of(features, ("late_interaction", "covered")).T.tolist()
     responses = [
-        {"model": model, "asked": asked, "covered": likeness, "score": score}
-        for model, asked, likeness, score in zip(case.models, near, covered, scores)
+        {"asked": asked, "covered": likeness, "score": score}
+        for asked, likeness, score in zip(near, covered, scores)
     ]
     names = {
         "question": newest(case.question),

@@ -176,16 +176,21 @@ def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str
     """Return number of a case → every judge's first rationale, and the texts of invalid verdicts, with their titles."""
     texts: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for judge in judges:
-        rationales: dict[int, str] = {}
+        rationales: dict[int, tuple[str, str]] = {}
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
             if verdict.valid and verdict.rationale:
-                rationales.setdefault(number, verdict.rationale)
+                models = judge.cases.records[number].models
+                names = [
+                    f"{slot} is {models[index]}" for slot, index in enumerate(verdict.order, 1)
+                ]
+                title = f"Rationale of {judge.name} ({', '.join(names)})"
+                rationales.setdefault(number, (title, verdict.rationale))
             elif not verdict.valid and verdict.raw:
                 texts[number].append(
                     (f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW])
                 )
         for number, rationale in rationales.items():
-            texts[number].append((f"Rationale of {judge.name}", rationale))
+            texts[number].append(rationale)
     return texts
 
 
