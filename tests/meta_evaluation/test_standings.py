@@ -124,7 +124,7 @@ def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted(bli
     shown = verdict(3, 2, 1, blind_to=blind_to)
     case = replace(case_of(english, german, arabic), reference=english)
     _, profile = ranked([case], [shown])
-    assert "and 1 answer not in English" in facts_of(profile)["Numbers beside the reference"]
+    assert "and 2 answers not in English" in facts_of(profile)["Numbers beside the reference"]
     assert tuple(profile.foreign) == counted
     foreign, _ = counted
     said = facts_of(profile).get("Other languages", "")

@@ -79,8 +79,8 @@ def test_every_file_is_written(tmp_path):
     page = (out / "check.html").read_text()
     assert "Not looked at" in page
     assert "Not looked at" in (out / "check.md").read_text()
-    shown = ["50 mg for 5 mg", "every day for once a week", "12 g for 4 g"]
-    assert re.findall("<b>(.*? for .*?)</b>", page) == shown
+    shown = ["50 mg instead of 5 mg", "every day instead of once a week", "12 g instead of 4 g"]
+    assert re.findall("<b>(.*? instead of .*?)</b>", page) == shown
     rows = read_csv(out / "claims.csv")
     first = next(row for row in rows if row["label"] == "differs")
     assert first.items() >= ROWS["first row"].items()
@@ -101,7 +101,7 @@ def test_a_stopped_check_goes_on(tmp_path):
 
 def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path):
     done = check(Path("two_bots"), tmp_path / "out")
-    told(done, "600 mg for between 100 and 200 mg", "12 g for 4 g")
+    told(done, "600 mg instead of between 100 and 200 mg", "12 g instead of 4 g")
     kinds = of_answers(read(SAMPLE / "two_bots.jsonl"), "kind")
     of_marked = [kinds[place] for place in marked(tmp_path / "out")]
     assert of_marked == ["dangerous_error"] * 2

@@ -170,7 +170,7 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made, browser):
     case = made.cases[0]
     open_case(visit, case["id"])
     text = page.text_content("#case")
-    differs = "ten tablets for two tablets (tablets, 5 times)"
+    differs = "ten tablets instead of two tablets (tablets, 5 times)"
     for shown in (HOSTILE, "Take two tablets.", differs, "echo: knowledge_correctness2"):
         assert shown in text
     assert page.locator("#case mark").all_text_contents() == MARKED

@@ -9,6 +9,7 @@ from automedeval.records.language import english_only, foreign_answers, is_engli
 from automedeval.records.tables.cases import read_cases
 
 OTHERS = rows_of(__file__)["test_other_languages_are_told_apart"]
+SHORT = rows_of(__file__)["short texts"]
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -19,7 +20,17 @@ def test_other_languages_are_told_apart(language):
 def test_english_cases_get_no_warning_and_short_texts_are_not_told():
     cases = [*read_cases(SAMPLE / "test_cases.jsonl"), *read_cases(SAMPLE / "train_cases.jsonl")]
     assert english_only(cases, "baselines") == []
-    assert is_english("Take aspirin.") is None
+    assert is_english("Rest, aspirin.") is None
+
+
+@pytest.mark.parametrize("text", SHORT["English"])
+def test_short_english_is_not_called_foreign(text):
+    assert is_english(text) is not False
+
+
+@pytest.mark.parametrize("text", SHORT["other"])
+def test_short_texts_of_other_languages_are_told_by_their_words_or_letters(text):
+    assert is_english(text) is False
 
 
 def test_the_warning_counts_the_cases_and_names_the_step():

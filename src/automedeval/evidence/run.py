@@ -11,8 +11,6 @@ from automedeval.records.language import is_english
 from automedeval.rubrics.questions import Search
 
 REFERENCE = "reference"  # the source of evidence that is not of books
-# Words by which the language of a text is told; of fewer it is that of all texts together.
-TOLD = 40
 NO_EVIDENCE = "no evidence"
 LANGUAGE = "not English"
 
@@ -57,17 +55,14 @@ def marked_numbers(
 
 
 def in_words(mark: Mapping) -> str:
-    """Return "12 g for 4 g" for a mark of `marked_numbers`."""
-    return f"{mark['sentence'][1]} for {mark['passage'][1]}"
+    """Return "12 g instead of 4 g" for a mark of `marked_numbers`."""
+    return f"{mark['sentence'][1]} instead of {mark['passage'][1]}"
 
 
 def _is_known(text: str, beside: str) -> bool:
-    """Return whether a text is in a language whose words that forbid are known; a short one is in that of those beside it."""
-    letters = [letter for letter in text if letter.isalpha()]
-    if 2 * sum(letter.isascii() for letter in letters) < len(letters):
-        return False
-    known = is_english(text, TOLD)
-    return is_english(beside, enough=1) is True if known is None else known
+    """Return whether a text is in English, whose words that forbid are known; if it does not tell, those beside it may."""
+    known = is_english(text)
+    return (is_english(beside) if known is None else known) is not False
 
 
 def reference_of(case: Case) -> list[Evidence]:

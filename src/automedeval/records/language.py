@@ -1,9 +1,9 @@
 """Read the words of a text, and tell whether a case is written in English.
 
-Some steps read English only: baselines that count words, patterns and templates of the audit. A case is English by the share of
-its words that are English function words or words of doses, over the question and the responses together. Words that are also
-frequent in German, Dutch, French, Spanish, Italian or Portuguese ("in", "a", "is", "was", "or") are not counted. Of 1,449
-English cases of six public data sets the lowest share of function words is 0.125.
+Some steps read English only: baselines that count words, patterns and templates of the audit. A text is English if it has more
+English function words and words of doses than frequent words of other languages and words with letters that English does not
+have; a long one needs a share of the former, too. Words that are also frequent in German, Dutch, French, Spanish, Italian or
+Portuguese ("in", "a", "is", "was", "or") are not counted.
 """
 
 import re
@@ -14,10 +14,14 @@ from automedeval.records.package_data import packaged
 from automedeval.records.questions import question_text
 from automedeval.records.types import Case
 
-LEAST = 0.08  # share of function words from which a text counts as English
-ENOUGH = 20  # words; fewer cannot be told
-_FUNCTION_WORDS = frozenset(packaged("records", "language")["function_words"].split())
+LEAST = 0.02  # share of English words of a text of `LONG` words or more
+LONG = 40
+_WORDS = packaged("records", "language")
+_FUNCTION_WORDS = frozenset(_WORDS["function_words"].split())
+_OTHER_WORDS = frozenset(_WORDS["other_words"].split())
 _WORD = re.compile(r"[^\W\d_]+")
+# Not of English; micrograms and beta blockers are.
+_OTHER_LETTER = re.compile("[^\\W\\d_a-z\u00b5\u03b1-\u03c9]")
 # Scripts without spaces between words: every character counts as a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # Vowel signs are no letters to `re`, but belong to words: without them the Hindi words for heart and lentils are the same.
@@ -33,12 +37,14 @@ def normalise(text: str) -> str:
     return " ".join(_ANY.findall(text))
 
 
-def is_english(text: str, enough: int = ENOUGH) -> bool | None:
-    """Return whether a text is English; None if it has too few words to tell."""
-    words = _WORD.findall(re.sub(f"[{_UNSPACED}]", " x ", text).lower())
-    if len(words) < enough:
-        return None
-    return sum(word in _FUNCTION_WORDS for word in words) >= LEAST * len(words)
+def is_english(text: str) -> bool | None:
+    """Return whether a text is English; None if its words do not tell, as of many short ones."""
+    words = _WORD.findall(text.lower())
+    english = sum(word in _FUNCTION_WORDS for word in words)
+    if len(words) >= LONG and english < LEAST * len(words):
+        return False
+    others = sum(word in _OTHER_WORDS or bool(_OTHER_LETTER.search(word)) for word in words)
+    return None if english == others else english > others
 
 
 def _text_of(case: Case) -> str:
@@ -49,8 +55,8 @@ def _text_of(case: Case) -> str:
 def foreign_answers(cases: Sequence[Case]) -> list[bool]:
     """Return of each response whether it is in another language than English.
 
-    A short one is in the language of its question, a short question in that of its case, and a short case in that of the first
-    hundred.
+    One whose words do not tell is in the language of its question, such a question in that of its case, and such a case in that
+    of the first hundred.
     """
     of_all = is_english("\n".join(map(_text_of, cases[:100])))
     foreign = []

@@ -245,7 +245,7 @@
     make("dt", { dir: "auto", textContent: name }), make("dd", { dir: "auto", textContent: text })]));
   // A number that differs, in its sentence, beside that of the reference.
   const sentence = ([before, number, behind]) => make("q", { dir: "auto" }, before, make("mark", { textContent: number }), behind);
-  const passage = (each) => make("li", {}, make("b", { textContent: `${each.sentence[1]} for ${each.passage[1]}` }),
+  const passage = (each) => make("li", {}, make("b", { textContent: `${each.sentence[1]} instead of ${each.passage[1]}` }),
     ` (${each.kind}, ${each.factor} times): `, sentence(each.sentence), ` – ${each.source}: `, sentence(each.passage));
   // Places in a text count code points, and JavaScript counts two for a letter outside the first plane.
   const inText = (text, mark) => {

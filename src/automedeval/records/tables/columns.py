@@ -284,9 +284,13 @@ def _add_answer(roles: dict[str, str], texts: Sequence[str]) -> str:
     called = [name for name in texts if plain(name) in NAMES["answer"]]
     if texts:
         roles["answer"] = [*called, *texts][0]
-    if len(called) == 1:
-        return ""
-    return f"beside {roles['model']!r}, one column must be called answer"
+    if len(called) != 1:
+        return f"beside {roles['model']!r}, one column must be called answer"
+    for name in texts:
+        if "reference" not in roles and is_trusted(name):
+            roles["reference"] = name
+            return f"{name!r} may be the reference"
+    return ""
 
 
 def _add_reference(roles: dict[str, str], texts: Sequence[str], least_responses: int) -> str:
@@ -298,10 +302,15 @@ def _add_reference(roles: dict[str, str], texts: Sequence[str], least_responses:
     is_one = len(texts) == 1 and (least_responses or "reference" in roles)
     for name in texts:
         is_answer = plain(name) in NAMES["answer"] and not is_one
-        if is_answer or TRUSTED & {plain(name), *plain(name).split("_")}:
+        if is_answer or is_trusted(name):
             roles.setdefault("reference", name)
             return f"{name!r} may be the reference, or a candidate's responses"
     return ""
+
+
+def is_trusted(name: str) -> bool:
+    """Return whether the name of a column has a word of a trusted answer."""
+    return not TRUSTED.isdisjoint([plain(name), *plain(name).split("_")])
 
 
 def is_known(name: str) -> bool:
