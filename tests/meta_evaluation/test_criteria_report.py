@@ -89,6 +89,14 @@ def answers_in(cases: list[dict], verdicts: list[dict]) -> pandas.DataFrame:
     )
 
 
+def test_a_verdict_with_some_criteria_unread_is_valid_for_its_model(study, tmp_path):
+    options, _, verdicts = study
+    rates = made(tmp_path, **options).result["main_judge"]["valid_rates"]
+    models = [MODELS[each["order"][0]] for each in verdicts]
+    shares = pandas.Series([each["valid"] for each in verdicts]).groupby(models).mean()
+    assert {model: rates[model]["value"] for model in MODELS} == pytest.approx(shares.to_dict())
+
+
 def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(study, tmp_path):
     options, cases, verdicts = study
     report = made(tmp_path, **options)

@@ -103,7 +103,7 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     first, second = ("v1=v1.csv", "v2=v2.csv"), "v1-v2-baseline-random"
     before = run(*first)[second]
     export = partial(run_command, "export", verdicts=f"verdicts/{second}", to="csv", output="e.csv")
-    failed(export(cases="v1.csv"), "--cases has no case")
+    failed(export(cases="v1.csv"), "no verdict on these cases")
     told(export(), "4 verdicts, 0 invalid, 8 rows")
     rows = [[each, f"{each} 2"] for each in QUESTIONS]
     rows[2][1] = "Sixty to a hundred."

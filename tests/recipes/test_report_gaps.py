@@ -284,20 +284,21 @@ def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
 
 
 @pytest.mark.parametrize(
-    ("scores", "said"),
+    ("scores", "last", "said"),
     ROWS["test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale"],
 )
 def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
-    scores, said, tmp_path
+    scores, last, said, tmp_path
 ):
-    """`scores` are those of two criteria, of the answers a and b, in each case."""
-    cases = named("ab", 3)
+    """`scores` are those of criteria, of the answers a and b, in each case; `last` is the last rating."""
+    cases = named("ab", 6)
     ratings = []
     for case in cases:
         for criterion, of_models in scores.items():
             for model, score in zip("ab", of_models):
                 about = {"case_id": case["id"], "model": model, "annotator": "x"}
                 ratings.append(about | {"criterion": criterion, "score": score})
+    ratings[-1]["score"] = last
     verdicts = alike(cases, (3, 3), valid=True, error=None)
     told = made(tmp_path, verdicts, cases=cases, ratings=ratings).told
     assert ("has the worst rating of a person" in told) is bool(said)

@@ -76,7 +76,7 @@ def joined_cases(path: str) -> str | None:
     for verdict in read_records(verdicts, Verdict) if cases else ():
         case = cases.get(verdict.case_id)
         if case and not verdict.has_changed(case.digest, case.checklist_digest):
-            return str(file)  # a verdict on another case is an error of whoever reads them
+            return str(file)
     return None
 
 
@@ -87,7 +87,7 @@ def main() -> None:
     if args.cases is not None:
         table = args.judged_table([args.verdicts], args.cases)
         cases = {case.id: case for case in read_cases(args.cases, **table)}
-    verdicts = Verdicts(read_checked(args.verdicts, cases))
+    verdicts, left_out = read_checked(args.verdicts, cases)
     output = Path(args.output)
     inputs = (verdicts_file(args.verdicts), Path(args.cases or args.verdicts))
     if output.resolve() in [file.resolve() for file in inputs]:
@@ -99,6 +99,10 @@ def main() -> None:
     # without quotation marks a carriage return would end a row
     write_whole(output, rows.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     invalid = sum(not verdict.valid for verdict in verdicts)
+    if left_out:
+        print(
+            f"{left_out:,} verdicts left out: their cases are not in {printable(str(args.cases))}"
+        )
     counts = f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(rows):,} rows"
     print(f"{counts}: {printable(str(output))}")
 
@@ -118,17 +122,21 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
     print("\n".join(map(printable, lines)))
 
 
-def read_checked(path: str, cases: dict[str, Case]) -> list[Verdict]:
-    """Return the verdicts of one judge, each on a case as it was judged, if there are cases; else RecordError."""
-    verdicts: list[Verdict] = []
+def read_checked(path: str, cases: dict[str, Case]) -> tuple[Verdicts, int]:
+    """Return the verdicts of one judge and, if there are cases, how many were left out as on none of them.
+
+    RecordError for verdicts of two judges, none, or one on a case that has changed since.
+    """
+    verdicts, left_out = Verdicts(), 0
     for place, verdict in placed_verdicts([path], cases):
         if verdicts and verdict.author != verdicts[0].author:
             raise RecordError(
                 f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
             )
         if cases and verdict.case_id not in cases:
-            raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
-        verdicts.append(verdict)
+            left_out += 1
+        else:
+            verdicts.append(verdict)
     if not verdicts:
-        raise RecordError(f"{path}: no verdict")
-    return verdicts
+        raise RecordError(f"{path}: no verdict{' on these cases' if left_out else ''}")
+    return verdicts, left_out

@@ -18,6 +18,7 @@ from automedeval.stats.bootstrap import Estimate, holm
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
+MISTAKES = 0.1  # share of ratings outside a scale up to which they are on it, with mistakes
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
@@ -74,15 +75,19 @@ def drop_on(scale: Scale) -> float:
 def lowest_rated(cases: Cases, people: People | None, row: Row) -> dict[str, int]:
     """Return model → how many of its answers somebody gave the lowest score of a judge's scale on a criterion.
 
-    Empty without ratings. A criterion with a rating outside the judge's scale is on another one, and says nothing.
+    Empty without ratings. A criterion with more than a tenth of its ratings outside the judge's scale is on another one, and
+    says nothing; fewer are mistakes of those who wrote them.
     """
     scale = row.judge.scale
     if people is None or scale is None:
         return {}
+    low, high = scale
     is_lowest = np.zeros(cases.responses, bool)
     for ratings in people.ratings:
-        if np.nanmin(ratings) >= scale[0] and np.nanmax(ratings) <= scale[1]:
-            is_lowest |= np.any(ratings <= scale[0], axis=1)
+        known = ratings[~np.isnan(ratings)]
+        outside = np.mean((known < low) | (known > high))
+        if outside <= MISTAKES:
+            is_lowest |= np.any(ratings <= low, axis=1)
     return row.judge.by_model(is_lowest)
 
 

@@ -458,7 +458,8 @@ class VerdictTable:
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
         count, missing = self.cases.responses, self.missing.sum(axis=0)
-        valid = np.bincount(self.response, is_known(self.best), count)
+        is_said = self.is_valid[self.panel.group] if self.on_criteria else is_known(self.best)
+        valid = np.bincount(self.response, is_said, count)
         due = np.bincount(self.response, minlength=count).astype(float)
         for response in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
             due += np.bincount(response, missing, count)
@@ -467,8 +468,10 @@ class VerdictTable:
     @cached_property
     def unread(self) -> ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
-        values = self.scores if self.on_criteria else self.per_response(self.best)
-        return self.shown(self.is_valid) & np.isnan(values)
+        says_nothing = np.isnan(self.per_response(self.best))
+        if self.on_criteria:  # without positive points a response that was read has no score
+            says_nothing = self.unread_criteria > 0
+        return self.shown(self.is_valid) & says_nothing
 
     def by_model(self, which: ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
