@@ -169,6 +169,12 @@ def test_many_models_beside_a_baseline_are_tested_together(tmp_path):
     assert p_values[:14].min() < 0.05 < adjusted[:14].min()
 
 
+def test_an_empty_answer_is_the_lowest_where_its_verdict_counts(tmp_path):
+    cases = [case_of(name, "What helps?", {"a": "Rest.", "b": ""}) for name in "xyz"]
+    report = made(tmp_path, [verdict(cases[0], None), *alike(cases[1:], [4, 1])], cases=cases)
+    assert "b gave no answer in 2 cases, which counts as the lowest." in report.told
+
+
 def test_a_verdict_is_read_in_its_own_order_of_the_models(tmp_path):
     cases = named()
     tables = []

@@ -73,7 +73,7 @@ def figures_by_model(judge: VerdictTable, row: Row) -> dict[str, JsonObject]:
         table[model] |= {name: figures[name] for name in ("harm", "unread criteria")}
     differs = {model: count for model, (count, *_) in differing_by_model(judge).items() if count}
     unread = judge.by_model(judge.unread)
-    counts = {"empty": judge.by_model(cases.empty), "unread": unread, "a number differs": differs}
+    counts = {"empty": judge.by_model(judge.silent), "unread": unread, "a number differs": differs}
     by_model = {}
     for model, figures in bootstrap.plain(bootstrap.estimate(table, cases.clusters)).items():
         if figures or model in unread:

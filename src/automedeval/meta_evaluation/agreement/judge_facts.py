@@ -182,7 +182,7 @@ def record_of(row: Row) -> JsonObject:
         "errors": dict(errors.most_common(8)),
         "rationale_faults": dict(sorted(faults.items())),
         "foreign": foreign(judge),
-        "empty": judge.by_model(cases.empty),
+        "empty": judge.by_model(judge.silent),
         "unread": judge.by_model(judge.unread),
         "valid_rate": ratio(judge.verdicts_valid, judge.verdicts_due, "no verdict"),
         "prefers_longer": prefers_longer(cases, row.wins),

@@ -465,6 +465,11 @@ class VerdictTable:
             due += np.bincount(response, missing, count)
         return valid, due
 
+    @property
+    def silent(self) -> ndarray:
+        """Whether each response is empty, and a valid verdict shows it: bool [responses]."""
+        return self.cases.empty & self.shown(self.is_valid)
+
     @cached_property
     def unread(self) -> ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
