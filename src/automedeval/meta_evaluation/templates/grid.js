@@ -22,7 +22,7 @@
   const scores = packed.flatMap(([, , , cells]) => cells.map((cell) => cell?.[0] ?? null)).filter((score) => score !== null);
   const scale = known ?? (scores.length ? [scores.reduce((one, two) => Math.min(one, two)), scores.reduce((one, two) => Math.max(one, two))] : [0, 1]);
   const short = (text) => (text.length > 200 ? `${text.slice(0, 200)}…` : text).replace(/\s+/g, " ").trim();
-  const order = sort ?? (models.length > 1 ? "models_differ" : `-score:${models[0]}`);
+  const order = sort ? "first" : (models.length > 1 ? "models_differ" : `-score:${models[0]}`);
   const rows = packed.map(([id, topic, question, cells, measures], number) => ({
     id, topic, question: short(question), cells, measures, number,
     marks: new Set(cells.flatMap((cell) => cell?.[2] ?? [])),
@@ -82,10 +82,12 @@
   const drawnMarks = (all) => all.filter((name) => !all.includes(`newly_${kinds[name] ?? name}`));
   const points = (score) => (score === null ? "–" : score.toFixed(2));
   const sorts = { models_differ: sort ? "size of the change" : "gap between models", file: "place in the file" };
-  if (sort === "lost") Object.assign(sorts, { lost: "largest drop first", won: "largest rise first" });
+  if (sort === "lost") Object.assign(sorts, { first: "what to read first", lost: "largest drop first", won: "largest rise first" });
   for (const name of Object.keys(sizes)) if (rows.some((row) => (row.measures[name] ?? null) !== null)) sorts[name] ??= names[name];
   for (const model of models) sorts[`score:${model}`] = `score of ${model}`;
-  const value = (row, key) => (key.startsWith("score:") ? row.cells[models.indexOf(key.slice(6))]?.[0] : row.measures[key]) ?? -Infinity;
+  // A number that newly differs stands before every drop.
+  const urgency = (row) => (row.measures.lost ?? -1e6) + (row.marks.has("newly_differs") ? 1e9 : 0);
+  const value = (row, key) => key === "first" ? urgency(row) : (key.startsWith("score:") ? row.cells[models.indexOf(key.slice(6))]?.[0] : row.measures[key]) ?? -Infinity;
   let shown = null, current = 0, drawn = "";
   const select = async () => {
     const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
