@@ -152,15 +152,17 @@ def mean_along(values: ndarray, axis: int) -> ndarray:
     return divide(np.nansum(values, axis=axis), is_known(values).sum(axis=axis))
 
 
-def resample_counts(cases: int, resamples: int) -> Iterator[ndarray]:
-    """Yield counts [up to CHUNK, cases]: how often each resample, of as many cases, contains each case."""
+def resample_counts(clusters: ndarray, resamples: int) -> Iterator[ndarray]:
+    """Yield counts [up to CHUNK, cases]: how often each resample, of as many clusters as there are, contains each case's."""
     rng = np.random.default_rng(SEED)
+    size = len(np.unique(clusters))
     for start in range(0, resamples, CHUNK):
         rows = min(CHUNK, resamples - start)
-        drawn = rng.integers(0, cases, size=(rows, cases), dtype=np.int32)
-        drawn += (np.arange(rows, dtype=np.int32) * cases)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * cases)
-        yield counts.reshape(rows, cases).astype(float)
+        counts = np.empty((rows, len(clusters)), order="F")  # which the product reads by case
+        for row in counts:  # the draws of all rows would be as large as the counts
+            drawn = rng.integers(0, size, size, dtype=np.int32)
+            row[:] = np.bincount(drawn, minlength=size)[clusters]
+        yield counts
 
 
 def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES) -> Any:
@@ -218,10 +220,7 @@ def bootstrap(
         )
 
     (values,) = figures(np.ones((1, len(clusters)))).T
-    resampled = [
-        figures(counts[:, clusters])
-        for counts in resample_counts(len(np.unique(clusters)), resamples)
-    ]
+    resampled = [figures(counts) for counts in resample_counts(clusters, resamples)]
     drawn = zip(statistics, values.tolist(), np.hstack(resampled))
     return [statistic.estimate(value, draws, clusters) for statistic, value, draws in drawn]
 
