@@ -531,18 +531,23 @@ class Row:
         return won
 
     def silent(self) -> Counter[str]:
-        """Return model → number of its empty responses that the judge was asked about."""
-        empty = [place for place in self.asked if not self.loops.length[place]]
+        """Return model → number of its empty responses that valid verdicts show; a baseline has none."""
+        shown = self.said() if self.verdicts else self.asked
+        empty = [place for place in shown if not self.loops.length[place]]
         return Counter(map(self.loops.name, empty))
 
-    def unread(self) -> Counter[str]:
-        """Return model → number of its responses that valid verdicts show and none says anything of."""
+    def said(self) -> dict[Place, bool]:
+        """Return whether any verdict says anything of each response that valid verdicts show."""
         said = {}
         for verdict in self.verdicts:
             if verdict["valid"]:
                 for place in self.loops.shown(verdict):
                     said[place] = self.says(verdict, place[1]) or said.get(place, False)
-        unread = [place for place, says in said.items() if not says]
+        return said
+
+    def unread(self) -> Counter[str]:
+        """Return model → number of its responses that valid verdicts show and none says anything of."""
+        unread = [place for place, says in self.said().items() if not says]
         return Counter(map(self.loops.name, unread))
 
     def pair_of(self, verdict: dict) -> Pair:

@@ -170,14 +170,11 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     options, cases, verdicts = study
     labels = [label_of(cases[1], "a", {"criterion": "k0"}, "p", "met")]
     others = [each | {"judge": "other"} for each in verdicts if each["case_id"] != "c1"]
-    given = options | {"verdicts": verdicts + others, "ratings": labels}
-    report = made(tmp_path, **given)
-    told = report.told
-    page = report.page
-    assert "other is uncertified" in told
-    assert "j is uncertified" not in told
-    assert ">other, uncertified<" in page
-    assert ">j<" in page
+    report = made(tmp_path, **options | {"verdicts": verdicts + others, "ratings": labels})
+    assert "other is uncertified" in report.told
+    assert "j is uncertified" not in report.told
+    assert ">other, uncertified<" in report.page
+    assert ">j<" in report.page
 
 
 def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study, tmp_path):

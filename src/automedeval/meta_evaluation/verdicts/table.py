@@ -467,8 +467,8 @@ class VerdictTable:
 
     @property
     def silent(self) -> ndarray:
-        """Whether each response is empty, and a valid verdict shows it: bool [responses]."""
-        return self.cases.empty & self.shown(self.is_valid)
+        """Whether each response is empty, and a valid verdict shows it or it has criteria: bool [responses]."""
+        return self.cases.empty & (self.on_criteria | self.shown(self.is_valid))
 
     @cached_property
     def unread(self) -> ndarray:
@@ -545,9 +545,9 @@ class Row:
     @property
     def best(self) -> ndarray | None:
         """The expected scores, else the whole scores, float [responses]; None where there are neither."""
-        if self.expected is None and np.isnan(self.whole).all():
-            return None
-        return self.whole if self.expected is None else self.expected
+        if self.expected is not None:
+            return self.expected
+        return None if np.isnan(self.whole).all() else self.whole
 
     @cached_property
     def ranking_values(self) -> ndarray:
