@@ -135,8 +135,7 @@ def test_each_physician_stands_beside_the_majority_of_the_others(study, tmp_path
 
 
 def test_without_labels_the_scores_are_called_uncertified(study, tmp_path):
-    options, *_ = study
-    report = made(tmp_path, **options)
+    report = made(tmp_path, **study[0])
     page = report.page
     result = report.result["criteria"]["judges"]["j"]
     assert "uncertified" in report.told

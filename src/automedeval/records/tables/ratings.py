@@ -88,7 +88,8 @@ def placed_ratings(
         with errors_at(place):
             rating = layout.rating(row, column, rated)
         if rating is None:
-            left_out[NO_ANSWER] += 1
+            cell = row.get(column)
+            left_out[cell if isinstance(cell, _Uncounted) else NO_ANSWER] += 1
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
@@ -112,6 +113,10 @@ def _off_scale(ratings: PlacedRatings, low: float, high: float) -> list[str]:
     place, score = off[0]
     scale = f"the judge's scale of {low:g} to {high:g}"
     return [f"ratings off {scale}: {len(off):,}, the first {score:g} at {Path(place).name}"]
+
+
+class _Uncounted(str):
+    """The state of an answer that does not count, such as "draft", in the place of its score."""
 
 
 class _RatedCases:
@@ -286,14 +291,14 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
 
 def _score(cell: Any) -> float | None:
     """Return a score, None if the cell is blank, NaN, or what is written where there is none; RecordError for no number."""
-    if not filled(cell) or cell != cell or no_value(cell):
+    if isinstance(cell, _Uncounted) or not filled(cell) or cell != cell or no_value(cell):
         return None
     if isinstance(cell, int | float) and not isinstance(cell, bool):
         return cell
     text = STARS.sub(r"\1", str(cell).strip())
     text = DECIMAL_COMMA.sub(r"\1.\2", text)
     if not NUMBER.fullmatch(text):
-        raise RecordError(f"the score is no number: {str(cell)[:40]!r}")
+        raise RecordError(f"the score is no number, such as 4 or 3.5: {str(cell)[:40]!r}")
     return float(text)
 
 
@@ -305,7 +310,7 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     if isinstance(row.get("annotations"), list):  # a task's own id is its number
         people: Iterable[dict] = _label_studio(_objects(row["annotations"]), left_out)
     elif questions := _argilla_questions(row):
-        people = _argilla(questions, left_out)
+        people = _argilla(questions)
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
     elif "_task_hash" in row and row.get("answer") in ("ignore", "reject"):  # Prodigy's
         left_out[row["answer"]] += 1
@@ -354,17 +359,15 @@ def _argilla_questions(row: dict) -> dict[str, list[dict]]:
     return {question: answers for question, answers in questions.items() if answers}
 
 
-def _argilla(questions: Mapping[str, list[dict]], left_out: Counter[str]) -> Iterator[dict]:
+def _argilla(questions: Mapping[str, list[dict]]) -> Iterator[dict]:
     """Yield what each person answered to the questions of a record."""
     people: dict[Any, dict] = {}
     for question, answers in questions.items():
         for number, answer in enumerate(answers):
             user, status = answer.get("user_id"), answer.get("status")
-            if status not in COUNTED:
-                left_out[status] += 1
-                continue
+            value = answer.get("value") if status in COUNTED else _Uncounted(status)
             of_person = people.setdefault(user or number, {"annotator": _text(user) or "rater"})
-            _add_answer(of_person, question, answer.get("value"))
+            _add_answer(of_person, question, value)
     yield from people.values()
 
 
