@@ -279,7 +279,8 @@ def p_value(estimate: Estimate) -> float | None:
     """
 
     def z(draws: ndarray) -> float:
-        against = (np.sign(estimate.value) * draws <= ROUNDING).sum()
+        sign = np.sign(estimate.value or 0.0)
+        against = (sign * draws <= ROUNDING).sum()
         return scipy.special.ndtri(min(0.5, (against + 0.5) / (len(draws) + 1)))
 
     return _two_sided(estimate, z)
