@@ -70,7 +70,7 @@
   const signs = { differs: "≠", invalid: "!", unread: "?", empty: "∅", flagged: "⚑",
     won: "▲", lost: "▼", newly_differs: "≠⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
   const sizes = { differs: "a number differs", models_differ: "models differ", people_disagree: "people disagree", least_sure: "judge unsure first" };
-  const names = { won: "better", lost: "worse", newly_differs: "newly differs", newly_empty: "newly empty", newly_failing: "newly failing", ...sizes, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
+  const names = { won: "better", lost: "worse", newly_differs: "newly differs", newly_empty: "newly empty", newly_failing: "newly failing", ...sizes, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged by you" };
   const sign = (name) => {
     const element = make("span", { className: "sign", textContent: signs[name], title: names[name] ?? name });
     element.setAttribute("role", "img");
@@ -411,7 +411,7 @@
   const used = Object.keys(signs).filter((name) => name === "flagged" || rows.some((row) => row.marks.has(name)));
   const shades = [0, 1, 2, 3, 4].map((shade) => make("span", { className: `s${shade} shade` }));
   const high = blind ? "high: the answer is on the question, not that it is right" : "high";
-  at("legend").append("· score: low ", ...shades, ` ${high}  `, ...used.flatMap((name) => [sign(name), ` ${names[name]}  `]));
+  at("legend").append("· score: low, or marked ", ...shades, ` ${high}  `, ...used.flatMap((name) => [sign(name), ` ${names[name]}  `]));
   for (const name of KEYS.slice(1)) at(name).addEventListener("input", () => put({ [name]: at(name).value }));
   addEventListener("hashchange", read);
   addEventListener("popstate", read);
