@@ -180,7 +180,7 @@ def memory_row(run: Run, config: str, gpus: int, size: int, hosts: int) -> list[
     parts = [gib(part) for part in (states, gathered, run.activations, whole)]
     return [
         run.name,
-        f"`{config}.yaml`",
+        f"`{config}.yaml`" + (" †" if config.startswith("zero3") else ""),
         f"{gpus} × {size}",
         *parts,
         fits,
@@ -252,7 +252,7 @@ def tables(
     whole, adapter = (f"{count / 1e6:,.1f} M" for count in (runs[0].parameters, runs[1].trained))
     return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and 2 rows of 2,048 tokens:
 weights, gradients and optimizer states (DeepSpeed's estimator), weights gathered at once (its default),
-activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB of each host.
+activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB of each host. †: not run yet.
 
 {memory}
 

@@ -51,7 +51,7 @@ from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.run_record import describe_run, run_date
 from automedeval.study.training import stages, start
-from automedeval.study.training.run import Run, first_for_all, identity_of, plain
+from automedeval.study.training.run import Run, first_for_all, identity_of, launcher_of
 
 LIBRARIES = ("trl", "peft", "deepspeed", "datasets")
 
@@ -87,7 +87,6 @@ def prepare(script_args, training_args, model_args, encoder):
 
     stage = stages.stage_of(rows, dataset, splits, statistics, training_args)
     before = read_record(folder) or {"base": name, "base_commit": hub_commits().get(name)}
-    precision = start.precision(training_args, model_args.dtype, bool(peft_config))
     record = {
         "identity": identity_of(training_args, model_args, peft_config, rows, folder),
         "start": name,
@@ -97,13 +96,16 @@ def prepare(script_args, training_args, model_args, encoder):
         **describe_run(script_args, training_args, model_args, libraries=LIBRARIES),
         "date": encoder.date.isoformat(),
         "device": start.device_name(),
-        "precision": precision,
         "history": [vars(stage) for stage in (*history, stage)],
     }
     update = training_args.train_batch_size * training_args.gradient_accumulation_steps * processes
     print(f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} trained on")
-    print(f"{update} rows an update\nprecision: {precision}", flush=True)
-    return rows, held_out, plain(record)
+    print(f"{update} rows an update", flush=True)
+    # AdamW at 2e-5 changes a usual bfloat16 weight by less than half of its last digit, which rounding takes back. An adapter
+    # is in float32, and so are the copies that ZeRO and FSDP keep.
+    if model_args.dtype == "bfloat16" and not (peft_config or launcher_of(training_args)):
+        print("weights in bfloat16 lose small updates: --dtype float32", flush=True)
+    return rows, held_out, record
 
 
 def main(script_args, training_args, model_args) -> None:
@@ -139,10 +141,9 @@ def main(script_args, training_args, model_args) -> None:
     state = PartialState()
     if state.is_main_process:
         complete_adapter(output, base_of(folder))
-        stages.write_card(output, training_run.record | {"seconds": training_run.seconds})
+        stages.write_card(output, training_run.record)
         training_run.finish()
     state.wait_for_everyone()  # a process that ends while others work can take them along
-    state.print(f"{output}: {training_run.seconds / 3600:.2f} hours")
     trainer.end()
 
 

@@ -94,7 +94,7 @@ def left(output: Path) -> dict[str, object]:
     for file in sorted((output / "records").rglob("*.jsonl")):
         records = [json.loads(line) for line in file.read_text().splitlines()]
         for record in records:
-            for name in ("seconds", "versions", "device"):
+            for name in ("versions", "device"):
                 record.pop(name, None)
         found[str(file.relative_to(output))] = records
     report = json.loads((output / "reports/left_out/agreement.json").read_text())

@@ -13,7 +13,7 @@ from automedeval.records import Verdict, read_json, read_records
 from automedeval.records.journal import write_json, write_lines
 
 CURVE = ("step", "loss", "learning_rate")
-KEPT = ("identity", "versions", "device", "precision", "seconds")
+KEPT = ("identity", "versions", "device")
 
 
 def training(checkpoint: Path) -> dict[str, Any]:

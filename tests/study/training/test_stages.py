@@ -186,7 +186,6 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
     trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
     assert not (tmp_path / "checkpoint-16").exists()
     assert (tmp_path / "checkpoint-4").exists()
-    assert 1200.5 <= run.seconds < 1300
 
 
 @pytest.mark.parametrize("name", REFUSED)

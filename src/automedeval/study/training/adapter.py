@@ -15,7 +15,7 @@ from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import PAIR_TOKENS
 from automedeval.records import RecordError, digest, foreign_errors_at
 from automedeval.records.run_record import describe_run
-from automedeval.study.training.run import Run, decisive, plain
+from automedeval.study.training.run import Run, decisive
 from automedeval.study.training.stages import refuse_unused
 
 # What gets an adapter, as BERT and MPNet call it.
@@ -53,7 +53,7 @@ def train_adapter(
     about = describe_run(
         arguments, training, libraries=("sentence-transformers", "peft", "datasets")
     )
-    run = Run(output, plain({"identity": identity, **about}))
+    run = Run(output, {"identity": identity, **about})
     if run.finished:
         return
     torch.manual_seed(training.seed)  # of the weights that the adapter starts with
@@ -70,4 +70,4 @@ def train_adapter(
     save_adapter(model, output / "adapter")
     run.finish()
     weights = fingerprint(output / "adapter", [])
-    print(f"{output}: {len(rows):,} rows, {run.seconds / 60:.1f} minutes; adapter {weights}")
+    print(f"{output}: {len(rows):,} rows; adapter {weights}")

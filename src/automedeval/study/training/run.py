@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from automedeval.records import RecordError, digest
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.package_data import packaged
 
-# File in a checkpoint folder after every process has written its part, with the seconds of training until then.
+# File in a checkpoint folder after every process has written its part, with one line.
 WHOLE = "whole"
 # TRL's arguments that determine the weights, together with the rows and the start. A run is resumed only if all are unchanged.
 _ARGUMENTS = packaged("study/training", "arguments")
@@ -43,14 +42,6 @@ def first_for_all(work: Callable[[], T]) -> T:
     if isinstance(made, Exception):
         raise made
     return made
-
-
-def plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record as its file has it: sets are sorted lists, and what JSON has no word for is its text."""
-    text = json.dumps(
-        record, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
-    )
-    return json.loads(text)
 
 
 def decisive(training: Any) -> dict[str, Any]:
@@ -81,26 +72,23 @@ def launcher_of(training: Any) -> str | None:
 class Run(TrainerCallback):
     """A run of training, in all of its processes; `finished` says whether it has finished in its folder already.
 
-    `record` is as `plain` returns it; its `identity` holds everything that determines the weights. RecordError if the folder
-    holds another run.
+    The `identity` of `record` holds everything that determines the weights. In its file sets are sorted lists, and what JSON
+    has no word for is its text. RecordError if the folder holds another run.
     """
 
     def __init__(self, output: Path, record: dict[str, Any]):
         self.output = output
-        self.record = record
+        text = json.dumps(
+            record, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
+        )
+        self.record = json.loads(text)
         self.finished = first_for_all(self._reserve)
         if self.finished:
             PartialState().print(f"{output}: this run is finished already")
 
-    @property
-    def seconds(self) -> float:
-        """Return the seconds of training until now, with those before an interruption."""
-        return time.monotonic() - self._started
-
     def train(self, trainer: Any) -> None:
         """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed."""
-        checkpoint, before = first_for_all(self._last_whole)
-        self._started = time.monotonic() - before
+        checkpoint = first_for_all(self._last_whole)
         if checkpoint:
             PartialState().print(f"resuming from {checkpoint}", flush=True)
         trainer.add_callback(self)
@@ -111,27 +99,24 @@ class Run(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
-            mark = self.output / f"checkpoint-{state.global_step}" / WHOLE
-            write_whole(mark, f"{self.seconds:.1f}\n")
+            write_whole(self.output / f"checkpoint-{state.global_step}" / WHOLE, "whole\n")
 
     def finish(self) -> None:
         """Write the record, which makes the run finished; remove what it could resume from."""
         for pickled in self.output.rglob("training_args.bin"):  # record.json holds the same
             pickled.unlink()
-        self._write({**self.record, "finished": True, "seconds": round(self.seconds, 1)})
+        self._write({**self.record, "finished": True})
         self._remove_checkpoints()
 
-    def _last_whole(self) -> tuple[str | None, float]:
-        """Remove what a kill cut short; return the last whole checkpoint, and the seconds of training until then."""
-        seconds: dict[Path, float] = {}
+    def _last_whole(self) -> str | None:
+        """Remove what a kill cut short; return the last whole checkpoint."""
         for folder in self.output.glob("checkpoint-*"):
-            try:
-                seconds[folder] = float((folder / WHOLE).read_text(encoding="utf-8"))
-            except (FileNotFoundError, ValueError):  # a full disk takes a mark without its content
+            mark = folder / WHOLE
+            # A full disk takes a mark without its content.
+            if not mark.exists() or not mark.read_bytes().endswith(b"\n"):
                 print(f"{folder.name}: incomplete, removed", flush=True)
                 shutil.rmtree(folder)
-        last = get_last_checkpoint(str(self.output))
-        return last, seconds[Path(last)] if last else 0.0
+        return get_last_checkpoint(str(self.output))
 
     def _reserve(self) -> bool:
         """Take the folder for this run, or go on in it; return whether the run has finished there."""

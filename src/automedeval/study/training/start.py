@@ -1,4 +1,4 @@
-"""Start a run of TRL's: its arguments, the number formats of the device, what libraries raise."""
+"""Start a run of TRL's: its arguments, what libraries raise, and the adapter that it goes on with."""
 
 import atexit
 import os
@@ -110,24 +110,8 @@ def network_of(start: Path, training: Any) -> Any:
 
 
 def device_name() -> str:
-    """Return the name of the device, with the number of processes."""
+    """Return how many processes run on which GPU; without one, on which kind of device."""
     state = PartialState()
-    name = f"{state.device.type.upper()}, {os.cpu_count()} cores"
-    if state.device.type == "cuda":
-        name = torch.cuda.get_device_name()
-    return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
-
-
-def precision(training: Any, dtype: str, adapter: bool = False) -> str:
-    """Return the number formats of the run in words; with the reason where the device has no bfloat16 instructions.
-
-    AdamW at a learning rate of 2e-5 changes a bfloat16 weight of usual size by less than half of its last digit, which rounding
-    takes back. An adapter is in float32; ZeRO and FSDP keep float32 copies of the weights.
-    """
-    computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
-    said = f"computes in {computed}, weights in {dtype}"
-    notes = [bfloat16_missing(training.device.type)]
-    if dtype == "bfloat16" and not (adapter or launcher_of(training)):
-        notes.append("loses small updates: --dtype float32")
-    why = "; ".join(filter(None, notes))
-    return f"{said} ({why})" if why else said
+    kind = state.device.type
+    name = torch.cuda.get_device_name() if kind == "cuda" else kind.upper()
+    return f"{state.num_processes} × {name}"
