@@ -194,8 +194,8 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
         assert "bot-" not in verdict["rationale"]  # physicians are shown it
     options = {"verdicts": tmp_path / "out", "cases": bots, "output": tmp_path / "report"}
     done = succeeded(run_recipe("report", **options))
-    said = "Read first: in 2 of 12 answers of bot-v2 a number differs from the reference: "
-    assert f"{said}600 mg instead of between 100 and 200 mg." in done.stdout
+    said = "Read first: in 2 of 12 answers of bot-v2 a number differs from the reference, "
+    assert f"{said}for example 600 mg instead of between 100 and 200 mg." in done.stdout
     page = (tmp_path / "report" / "report.html").read_text()
     assert "2 cases in which a number differs" in page
 

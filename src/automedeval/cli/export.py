@@ -129,14 +129,14 @@ def read_checked(path: str, cases: dict[str, Case]) -> tuple[Verdicts, int]:
     """
     verdicts, left_out = Verdicts(), 0
     for place, verdict in placed_verdicts([path], cases):
+        if cases and verdict.case_id not in cases:
+            left_out += 1
+            continue
         if verdicts and verdict.author != verdicts[0].author:
             raise RecordError(
                 f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge"
             )
-        if cases and verdict.case_id not in cases:
-            left_out += 1
-        else:
-            verdicts.append(verdict)
+        verdicts.append(verdict)
     if not verdicts:
         raise RecordError(f"{path}: no verdict{' on these cases' if left_out else ''}")
     return verdicts, left_out

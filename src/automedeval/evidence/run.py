@@ -62,7 +62,7 @@ def in_words(mark: Mapping) -> str:
 def _is_known(text: str, beside: str) -> bool:
     """Return whether a text is in English, whose words that forbid are known; if it does not tell, those beside it may."""
     known = is_english(text)
-    return (is_english(beside) if known is None else known) is not False
+    return (is_english(beside) if known is None else known) is True
 
 
 def reference_of(case: Case) -> list[Evidence]:

@@ -36,7 +36,9 @@ from automedeval.stats.logistic import fit_logistic, order_weights
 
 PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
-READING = 4  # version of what is read, for the fingerprint: 3 lowered the score of contradicted statements
+READING = (
+    5  # version of what is read and said, for the fingerprint: the rationales of 4 named the models
+)
 CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 

@@ -2,8 +2,8 @@
 
 Some steps read English only: baselines that count words, patterns and templates of the audit. A text is English if it has more
 English function words and words of doses than frequent words of other languages and words with letters that English does not
-have; a long one needs a share of the former, too. Words that are also frequent in German, Dutch, French, Spanish, Italian or
-Portuguese ("in", "a", "is", "was", "or") are not counted.
+have; a long one needs a share of the former, too, and one word of another language proves nothing. Words that are also frequent
+in German, Dutch, French, Spanish, Italian or Portuguese ("in", "a", "is", "was", "or") are not counted.
 """
 
 import re
@@ -21,7 +21,7 @@ _FUNCTION_WORDS = frozenset(_WORDS["function_words"].split())
 _OTHER_WORDS = frozenset(_WORDS["other_words"].split())
 _WORD = re.compile(r"[^\W\d_]+")
 # Not of English; micrograms and beta blockers are.
-_OTHER_LETTER = re.compile("[^\\W\\d_a-z\u00b5\u03b1-\u03c9]")
+_OTHER_LETTER = re.compile("[^\\W\\d_a-z\u03b1-\u03c9]")
 # Scripts without spaces between words: every character counts as a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # Vowel signs are no letters to `re`, but belong to words: without them the Hindi words for heart and lentils are the same.
@@ -39,12 +39,21 @@ def normalise(text: str) -> str:
 
 def is_english(text: str) -> bool | None:
     """Return whether a text is English; None if its words do not tell, as of many short ones."""
-    words = _WORD.findall(text.lower())
-    english = sum(word in _FUNCTION_WORDS for word in words)
+    spaced = re.sub(f"[{_UNSPACED}]", r" \g<0> ", unicodedata.normalize("NFKC", text))
+    words = _WORD.findall(spaced)
+    english = sum(word.lower() in _FUNCTION_WORDS for word in words)
     if len(words) >= LONG and english < LEAST * len(words):
         return False
-    others = sum(word in _OTHER_WORDS or bool(_OTHER_LETTER.search(word)) for word in words)
-    return None if english == others else english > others
+    others = sum(map(_is_other, words))
+    if english > others:
+        return True
+    return False if others > max(english, 1) else None
+
+
+def _is_other(word: str) -> bool:
+    """Return whether a word tells of another language; names and abbreviations ("Sj\u00f6gren", "IL") do not."""
+    is_name = word != word.lower()
+    return not is_name and (word in _OTHER_WORDS or bool(_OTHER_LETTER.search(word)))
 
 
 def _text_of(case: Case) -> str:

@@ -279,8 +279,7 @@ def p_value(estimate: Estimate) -> float | None:
     """
 
     def z(draws: ndarray) -> float:
-        sign = np.sign(estimate.value or 0.0)
-        against = (sign * draws <= ROUNDING).sum()
+        against = min((draws <= ROUNDING).sum(), (draws >= -ROUNDING).sum())
         return scipy.special.ndtri(min(0.5, (against + 0.5) / (len(draws) + 1)))
 
     return _two_sided(estimate, z)

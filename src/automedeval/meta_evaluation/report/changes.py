@@ -18,7 +18,7 @@ from automedeval.stats.bootstrap import Estimate, holm
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
-MISTAKES = 0.1  # share of ratings outside a scale up to which they are on it, with mistakes
+MISTAKES = 0.1  # share of ratings above a scale up to which the others are on it
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
@@ -75,8 +75,8 @@ def drop_on(scale: Scale) -> float:
 def lowest_rated(cases: Cases, people: People | None, row: Row) -> dict[str, int]:
     """Return model → how many of its answers somebody gave the lowest score of a judge's scale on a criterion.
 
-    Empty without ratings. A criterion with more than a tenth of its ratings outside the judge's scale is on another one, and
-    says nothing; fewer are mistakes of those who wrote them.
+    Empty without ratings. A criterion with a rating below the judge's scale, or more than a tenth of its ratings above it, is
+    on another one, and says nothing; fewer above it are mistakes of those who wrote them.
     """
     scale = row.judge.scale
     if people is None or scale is None:
@@ -85,8 +85,7 @@ def lowest_rated(cases: Cases, people: People | None, row: Row) -> dict[str, int
     is_lowest = np.zeros(cases.responses, bool)
     for ratings in people.ratings:
         known = ratings[~np.isnan(ratings)]
-        outside = np.mean((known < low) | (known > high))
-        if outside <= MISTAKES:
+        if known.min() >= low and np.mean(known > high) <= MISTAKES:
             is_lowest |= np.any(ratings <= low, axis=1)
     return row.judge.by_model(is_lowest)
 

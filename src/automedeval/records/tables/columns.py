@@ -28,6 +28,7 @@ BESIDE, TRUSTED, NO_VALUE, CRITERIA = (
 RECOGNIZED = [
     role for role in NAMES if role != "answer"
 ]  # roles whose columns the name alone tells
+ANSWERS = frozenset(NAMES["answer"])
 KNOWN = BESIDE.union(*(NAMES[role] for role in RECOGNIZED))
 # The name of a column that is no candidate's, also with an s or a number behind it
 NUMBERED = re.compile(rf"(?:{'|'.join(BESIDE)}|(?:.*_)?(?:id|comment|note))s?[_0-9]*")
@@ -287,7 +288,8 @@ def _add_answer(roles: dict[str, str], texts: Sequence[str]) -> str:
     if len(called) != 1:
         return f"beside {roles['model']!r}, one column must be called answer"
     for name in texts:
-        if "reference" not in roles and is_trusted(name):
+        is_answer = not ANSWERS.isdisjoint(plain(name).split("_"))  # "is_correct" is none
+        if "reference" not in roles and is_answer and is_trusted(name):
             roles["reference"] = name
             return f"{name!r} may be the reference"
     return ""
