@@ -20,17 +20,11 @@ def compose(
     FEATURES], NaN where one was not read.
     """
     near, covered = columns_of(features, ("late_interaction", "covered")).T.tolist()
-    responses = [
-        {"asked": asked, "covered": likeness, "score": score}
-        for asked, likeness, score in zip(near, covered, scores)
-    ]
-    names = {
-        "question": newest(case.question),
-        "responses": responses,
-        "low": scale[0],
-        "high": scale[1],
-    }
-    return _template().render(names).strip()
+    # The likeness to the question and to the reference, and the score.
+    responses = list(zip(near, covered, scores))
+    low, high = scale
+    question = newest(case.question)
+    return _template().render(question=question, responses=responses, low=low, high=high).strip()
 
 
 @cache
