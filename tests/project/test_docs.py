@@ -298,3 +298,11 @@ def test_a_skip_fails_there_that_is_not_expected(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     ended = re.findall(r"\d+ (?:failed|skipped|error)", done.stdout.splitlines()[-1])
     assert ended == ["1 failed", "1 skipped", "1 error"]
+
+
+def test_flash_attention_is_installed_without_build_isolation():
+    """Its build needs the torch that is installed."""
+    lines = [line for file in DOCUMENTS for line in file.read_text().splitlines()]
+    installing = [line for line in lines if "pip install" in line and "[gpu]" in line]
+    assert installing
+    assert all("--no-build-isolation" in line for line in installing)
