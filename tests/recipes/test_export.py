@@ -89,7 +89,7 @@ def test_verdicts_on_cases_that_are_gone_are_left_out_and_counted(judged, form, 
     cases = read(judged["cases"])
     write(judged["verdicts"] / "cases.jsonl", cases[:2])
     done = export(verdicts=judged["verdicts"], to=form, output=tmp_path / "gone")
-    told(done, "left out")
+    told(done, f"verdicts: {len(cases) - 2} left out")
 
 
 @pytest.mark.parametrize(("given", "wanted"), ROWS["test_a_table_has_what_verdicts_say"])

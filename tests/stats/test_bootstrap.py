@@ -68,9 +68,7 @@ def test_a_p_value_and_its_interval_agree_and_few_cases_prove_little(cases):
             assert "the same value" in estimate.reason
         elif abs(p - 0.05) > 0.02:
             assert (p < 0.05) == (estimate.low > 0 or estimate.high < 0)
-        if (
-            p < 0.05 and estimate.low is not None
-        ):  # a difference that is claimed is not in the interval beside it
+        if p < 0.05 and estimate.low is not None:  # what is claimed is not in the interval
             assert estimate.low > 0 or estimate.high < 0
         rejected += p < 0.05
     assert rejected / 300 < 0.1

@@ -100,9 +100,7 @@ def main() -> None:
     write_whole(output, rows.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     invalid = sum(not verdict.valid for verdict in verdicts)
     if left_out:
-        print(
-            f"{left_out:,} verdicts left out: their cases are not in {printable(str(args.cases))}"
-        )
+        print(f"verdicts: {left_out:,} left out, of cases that are not in {printable(args.cases)}")
     counts = f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(rows):,} rows"
     print(f"{counts}: {printable(str(output))}")
 
