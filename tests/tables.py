@@ -1,9 +1,11 @@
 """Tables of tests as data: tests/data/ROOM/NAME.yaml has the rows of tests/ROOM/test_NAME.py, by the name of the test."""
 
 import csv
+import inspect
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,23 @@ import yaml
 from automedeval.records import RecordError
 
 
-def rows_of(test_file: str) -> dict[str, list[Any]]:
-    """Return the name of a test → its rows, for `pytest.mark.parametrize`; `test_file` is `__file__`."""
+@cache
+def rows_of(test_file: str) -> dict[str, Any]:
+    """Return the name of a test → its rows, and what else stands in the table; `test_file` is `__file__`."""
     file = Path(test_file)
     place = Path(__file__).parent / "data" / file.parent.name
     table = place / f"{file.stem.removeprefix('test_')}.yaml"
     return yaml.safe_load(table.read_text(encoding="utf-8"))
+
+
+def each_row(names: str) -> Callable:
+    """Run a test once for each of its rows, with these arguments, as in "change, message"."""
+
+    def with_rows(test: Callable) -> Callable:
+        rows = rows_of(inspect.getfile(test))[test.__name__]
+        return pytest.mark.parametrize(names, rows)(test)
+
+    return with_rows
 
 
 def with_words(content: object, **words: object) -> Any:

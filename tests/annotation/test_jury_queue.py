@@ -8,7 +8,7 @@ from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
 from factories import read
 from programs import succeeded
-from tables import refused, rows_of
+from tables import each_row, refused
 
 from automedeval.rubrics.rationale import split_steps
 from automedeval.rubrics.slots import renamed, seen_from
@@ -61,9 +61,7 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path):
     assert "Not Doctor 2, objection 1" in renamed(objection, dispute.shown, (1, 2, 0))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"]
-)
+@each_row("change, message")
 def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path, change, message):
     jury = copied(round_1, tmp_path)
     first, *rest = read(jury["queue"])

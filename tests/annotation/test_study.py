@@ -6,7 +6,7 @@ from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import PHYSICIANS, a_study, write_lines, write_study
 from factories import read_yaml
 from programs import ROOT
-from tables import refused, rows_of
+from tables import each_row, refused
 
 from automedeval.annotation.study import KindPlan, read_study
 from automedeval.records import Verdict
@@ -129,7 +129,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path):
 # --- what can be wrong ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("more", "message"), rows_of(__file__)["test_a_broken_study_is_one_line"])
+@each_row("more, message")
 def test_a_broken_study_is_one_line(tmp_path, more, message):
     file = write_study(tmp_path, **more)
     begins = "" if "nowhere/revisions" in message else f"{file}: "
@@ -137,7 +137,7 @@ def test_a_broken_study_is_one_line(tmp_path, more, message):
         read_study(file)
 
 
-@pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_questions_are_checked"])
+@each_row("change, message")
 def test_questions_are_checked(tmp_path, change, message):
     questions = write_questions(tmp_path, **change)
     with refused("", message):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from doubles.agreement_study import value_of
 from factories import MODELS, case_of, verdict_of
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import Edit, Perturbation
@@ -75,9 +75,7 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria():
     assert share_of(level, ORDER, 1) == 0
 
 
-@pytest.mark.parametrize(
-    ("count", "order", "why"), ROWS["test_order_is_undefined_where_it_was_not_changed"]
-)
+@each_row("count, order, why")
 def test_order_is_undefined_where_it_was_not_changed(count, order, why):
     verdicts = [verdict(number, order, [1, 2, 3]) for number in range(count)]
     measured = reader_of(3, verdicts).measure(ORDER)
@@ -153,9 +151,7 @@ def test_a_judge_of_expected_scores_alone_is_read_in_points_where_its_rubric_has
     assert reader.judged.step == 1.0
 
 
-@pytest.mark.parametrize(
-    ("scores", "indices"), ROWS["test_empty_and_unread_answers_are_not_changed"]
-)
+@each_row("scores, indices")
 def test_empty_and_unread_answers_are_not_changed(scores, indices):
     case = case_of(0, responses=ROWS["responses, one empty"])
     known = verdict_of(case, (5, 1, 3))
@@ -184,7 +180,7 @@ def criteria():
 MET = says(False, True, True)
 
 
-@pytest.mark.parametrize(("met", "hits", "lost", "rise"), ROWS["criteria"])
+@each_row("met, hits, lost, rise")
 def test_criteria_are_compared_and_unread_ones_counted_apart(met, hits, lost, rise, criteria):
     reader, answers = criteria
     (planted,) = Planner(read_rubric("checklist")).plan(PLANTED, answers)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 from programs import SAMPLE
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.audit.perturbations import (
     fill,
@@ -43,14 +43,12 @@ def amounts(text: str) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "dangerous"), ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
-)
+@each_row("name, text, dangerous")
 def test_a_harm_makes_a_fact_dangerous_or_finds_none(name, text, dangerous):
     assert DANGERS[name].apply(text) == ([dangerous] if dangerous else [])
 
 
-@pytest.mark.parametrize(("name", "text", "same"), ROWS["test_a_twin_says_the_same_or_finds_none"])
+@each_row("name, text, same")
 def test_a_twin_says_the_same_or_finds_none(name, text, same):
     assert TWINS[name].apply(text) == ([same] if same else [])
 
@@ -113,7 +111,7 @@ def test_a_text_is_added_unless_it_says_where():
     assert fill("Costs $$5.", "Rest.") == "Rest.\n\nCosts $5."
 
 
-@pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_file_is_one_line"])
+@each_row("content, message")
 def test_a_faulty_file_is_one_line(content, message, tmp_path):
     file = tmp_path / "own.yaml"
     file.write_text(content)

@@ -13,7 +13,7 @@ from doubles.perturbations import some_of
 from factories import case_of as record_of
 from factories import read_json, verdict_of
 from programs import flags, run_command
-from tables import rows_of
+from tables import each_row
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
@@ -25,7 +25,6 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.rubrics import read_rubric
 
-ROWS = rows_of(__file__)
 CASE_SD = 0.2  # steps
 ANSWER_SD = 0.3  # steps
 CASE_COUNT = 40  # cases of three answers
@@ -41,17 +40,13 @@ def outcome_of(perturbation: Perturbation, kind: str, case: int, *found: Any, **
     return Outcome(trial, case, *found)
 
 
-@pytest.mark.parametrize(
-    ("limits", "share", "shift", "outcome"), ROWS["test_a_row_keeps_to_its_limits_or_not"]
-)
+@each_row("limits, share, shift, outcome")
 def test_a_row_keeps_to_its_limits_or_not(limits, share, shift, outcome):
     row = {"share": {"value": share}, "shift": {"value": shift}}
     assert decide(Perturbation("p", "nothing", "stay", **limits), row) == outcome
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "told"), ROWS["test_a_judge_passes_if_something_was_measured_and_nothing_failed"]
-)
+@each_row("outcomes, told")
 def test_a_judge_passes_if_something_was_measured_and_nothing_failed(outcomes, told):
     shoulds = ["be read", *["stay"] * len(outcomes)]
     rows = [{"outcome": outcome, "should": should} for outcome, should in zip(outcomes, shoulds)]
@@ -189,9 +184,7 @@ def test_the_command_lets_the_equal_judge_pass(audits):
     assert largest["tried"] == 7
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), ROWS["test_the_facts_say_whether_patients_are_treated_alike"]
-)
+@each_row("name, said")
 def test_the_facts_say_whether_patients_are_treated_alike(name, said, audits):
     _, folder = audits[name]
     audit = Audit.read(read_json(folder / "audit.json"))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
 from automedeval.audit.trials import Planner, Trial, ValuedAnswer
@@ -78,9 +78,7 @@ def test_the_text_names_the_place_in_which_the_answer_is_shown(values, place):
     assert text.endswith(f"Doctor {place} of 3, best 5")
 
 
-@pytest.mark.parametrize(
-    ("texts", "target", "dangers", "twins"), ROWS["test_a_danger_goes_into_the_best_fact"]
-)
+@each_row("texts, target, dangers, twins")
 def test_a_danger_goes_into_the_best_fact(texts, target, dangers, twins):
     """But never into the worst of several; it has as many clean twins of its kind in the same answer."""
     answers = falling(case_of("Why?", texts))
@@ -99,10 +97,7 @@ def planned(name: str, *texts: str) -> list[Trial]:
     return plan(name, falling(case_of("Why?", texts)))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "text"),
-    ROWS["test_the_worst_answer_becomes_a_copy_or_a_paraphrase_of_the_best"],
-)
+@each_row("name, kind, text")
 def test_the_worst_answer_becomes_a_copy_or_a_paraphrase_of_the_best(name, kind, text):
     (trial,) = planned(name, FIRST, "Rest.", "Wait.")
     after = [response.text for response in trial.after.case.responses]
@@ -143,9 +138,7 @@ def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question
     assert left_out(case_of(question)) == set(names)
 
 
-@pytest.mark.parametrize(
-    ("more", "name"), ROWS["test_the_answers_and_the_reference_leave_a_case_out_too"]
-)
+@each_row("more, name")
 def test_the_answers_and_the_reference_leave_a_case_out_too(more, name):
     assert left_out(case_of("I twisted my ankle. What helps?", **more)) == {name}
 

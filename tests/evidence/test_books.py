@@ -5,7 +5,7 @@ from doubles.agreement_study import write
 from doubles.pdf import write_pdf
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import refused, rows_of
+from tables import each_row, refused, rows_of
 
 from automedeval.evidence.books import Book, Passage, find_books
 from automedeval.records import RecordError
@@ -31,7 +31,7 @@ def written(file, text):
     return file
 
 
-@pytest.mark.parametrize(("text", "wanted"), ROWS["what markdown says, and book, section and text"])
+@each_row("text, wanted")
 def test_markdown_keeps_title_and_headings(text, wanted, tmp_path):
     """The only heading of the first level is the title; a file of several chapters is called after the file."""
     found = passages(written(tmp_path / "medical.md", text))
@@ -100,7 +100,7 @@ def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path):
     assert text.startswith("Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a.")
 
 
-@pytest.mark.parametrize(("name", "content", "told"), ROWS["test_what_cannot_be_read_is_told"])
+@each_row("name, content, told")
 def test_what_cannot_be_read_is_told(tmp_path, name, content, told):
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with refused(tmp_path / name, told):

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import rows_of
+from tables import each_row
 
 from automedeval.evidence.numbers import differences, numbers
 from automedeval.evidence.run import Evidence, marked_numbers
@@ -14,10 +14,7 @@ from automedeval.records.package_data import packaged
 KNOWN = packaged("evidence", "numbers")
 
 
-@pytest.mark.parametrize(
-    ("reference", "answer", "factors"),
-    rows_of(__file__)["test_numbers_of_an_answer_stand_beside_those_of_the_reference"],
-)
+@each_row("reference, answer, factors")
 def test_numbers_of_an_answer_stand_beside_those_of_the_reference(reference, answer, factors):
     found = differences(answer, [reference])
     assert [mark.factor for mark in found] == pytest.approx(factors, rel=0.02)
@@ -46,10 +43,7 @@ def test_at_most_fifteen_words_forbid():
     assert len(KNOWN["forbids"]) <= 15
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "reference", "unread"),
-    rows_of(__file__)["test_of_another_language_nothing_is_marked_and_that_is_said"],
-)
+@each_row("question, answer, reference, unread")
 def test_of_another_language_nothing_is_marked_and_that_is_said(
     question, answer, reference, unread
 ):

@@ -2,10 +2,9 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import rows_of
+from tables import each_row
 
 from automedeval.evidence.sentences import sentences, spans
 
@@ -24,9 +23,6 @@ def test_places_are_in_order_and_lose_no_word(text):
         assert sentence.strip() == sentence
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    rows_of(__file__)["a text, and each sentence of it behind what stands above"],
-)
+@each_row("text, wanted")
 def test_a_heading_and_the_line_above_a_list_stand_before_what_is_below(text, wanted):
     assert below(text) == wanted

@@ -12,7 +12,7 @@ from doubles.word_judge import WordJudge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import failed, run_command
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval import Case, RecordError
 from automedeval.harness.joining import LogArguments, join_logs
@@ -61,13 +61,13 @@ def assert_read(log: Path, wanted: str | list) -> list[str]:
     return notes
 
 
-@pytest.mark.parametrize(("changes", "wanted"), rows_of(__file__)["what is read of lm_eval"])
+@each_row("changes, wanted")
 def test_what_is_read_of_a_line_of_lm_eval(changes, wanted, tmp_path):
     notes = assert_read(write(tmp_path / "samples_x.jsonl", [LM_LINE | changes]), wanted)
     assert "the run ended" not in str(notes)
 
 
-@pytest.mark.parametrize(("changes", "wanted"), rows_of(__file__)["what is read of inspect"])
+@each_row("changes, wanted")
 def test_what_is_read_of_a_sample_of_inspect(changes, wanted, tmp_path):
     (sample,) = INSPECT["samples"]
     log = tmp_path / "run.json"
@@ -124,9 +124,7 @@ def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_pat
     assert (case.question, counted) == ("Newer?", 3)
 
 
-@pytest.mark.parametrize(
-    "prompt", rows_of(__file__)["test_a_prompt_in_a_chat_template_needs_a_pattern"]
-)
+@each_row("prompt")
 def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt, tmp_path):
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE, line_asking(prompt)])
     with pytest.raises(

@@ -6,7 +6,7 @@ from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from factories import read_yaml, verdicts_in
 from programs import ENCODER, flags, needs_encoder, run_recipe, succeeded, told
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.models.endpoint import OpenAIChat
@@ -109,7 +109,7 @@ def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
     assert len(verdict.expected_scores) == 2
 
 
-@pytest.mark.parametrize(("change", "said"), ROWS["test_a_checklist_has_no_criteria_of_its_own"])
+@each_row("change, said")
 def test_a_checklist_has_no_criteria_of_its_own(tmp_path, change, said):
     content = read_yaml(PACKAGED / "checklist.yaml")
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(content | change))

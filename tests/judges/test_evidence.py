@@ -8,7 +8,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe, succeeded
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.harness.rewards import JudgeReward, load_reward
 from automedeval.judges.chat_judge import PASSAGES
@@ -135,9 +135,7 @@ def test_a_reward_reads_the_store(store, tmp_path):
         reward_by(tmp_path / "wrong.yaml", "nowhere")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), rows_of(__file__)["test_what_cannot_be_shown_is_one_line"]
-)
+@each_row("options, said")
 def test_what_cannot_be_shown_is_one_line(store, tmp_path, options, said):
     assert said in error_line(judge(tmp_path / "out", **{"evidence": store} | options))
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ from datasets import Dataset
 from doubles.endpoint import EndpointDouble, good_answer
 from factories import read
 from programs import SAMPLE, flags, run_recipe, succeeded
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval import (
     Case,
@@ -66,9 +66,7 @@ def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases,
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
 
 
-@pytest.mark.parametrize(
-    ("spec", "options", "error"), TABLES["test_what_cannot_be_loaded_is_an_error"]
-)
+@each_row("spec, options, error")
 def test_what_cannot_be_loaded_is_an_error(spec, options, error):
     with pytest.raises((RecordError, ValueError), match=error):
         load_judge(spec, **options)
@@ -141,7 +139,7 @@ def test_a_data_set_is_judged_row_by_row():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rows", "options", "fault"), TABLES["test_faults_are_one_line"])
+@each_row("rows, options, fault")
 def test_faults_are_one_line(rows, options, fault):
     with pytest.raises(RecordError, match=fault):
         judge_dataset(load_judge("baseline:longer text"), Dataset.from_dict(rows), **options)

@@ -30,7 +30,7 @@ from programs import (
     stopped,
     succeeded,
 )
-from tables import rows_of
+from tables import each_row
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED, Scale
@@ -215,9 +215,7 @@ def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response():
     assert row == {"query": "How is gout treated?", "labels": [4, 2]}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"), rows_of(__file__)["test_what_cannot_be_judged_is_one_line"]
-)
+@each_row("arguments, message")
 def test_what_cannot_be_judged_is_one_line(arguments, message, small, tmp_path):
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)
@@ -229,9 +227,7 @@ def test_what_cannot_be_judged_is_one_line(arguments, message, small, tmp_path):
     assert message in error_line(done)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"), rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"]
-)
+@each_row("arguments, message")
 def test_what_cannot_be_learnt_from_is_one_line(arguments, message, tmp_path):
     assert message in error_line(train(tmp_path / "out", *arguments))
 

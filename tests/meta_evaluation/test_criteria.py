@@ -9,11 +9,9 @@ from doubles.agreement_study import asked, case_of, made, read
 from doubles.criteria_study import ANNOTATORS, label_of, verdict_by
 from programs import failed
 from sklearn import metrics
-from tables import rows_of
+from tables import each_row
 
 from automedeval.records.text import span
-
-ROWS = rows_of(__file__)
 
 
 def most(votes: list[bool]) -> bool | None:
@@ -149,7 +147,7 @@ def test_without_labels_the_scores_are_called_uncertified(study, tmp_path):
     assert "[report.html](report.html)" in (report.folder / "report.md").read_text()
 
 
-@pytest.mark.parametrize(("change", "said"), ROWS["test_a_bad_label_gets_one_line"])
+@each_row("change, said")
 def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
     options, labels, _ = study
     given = read(labels)

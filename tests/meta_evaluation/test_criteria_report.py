@@ -13,11 +13,10 @@ from doubles.agreement_study import asked, case_of, made, opened, write
 from doubles.criteria_study import label_of, verdict_by
 from doubles.grid_reader import Visit, case_is, needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
 from programs import failed
-from tables import rows_of
+from tables import each_row
 
 from automedeval import Case
 
-ROWS = rows_of(__file__)
 MODELS = ("a", "b")
 RUNS = 3
 WORDS = {None: "unread", 0.0: "not met", 1.0: "met"}
@@ -196,9 +195,7 @@ def test_an_invalid_verdict_by_a_checklist_of_one_s_own_is_one_of_criteria(study
     assert candidates(own) == candidates(verdicts)
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"), ROWS["test_a_checklist_that_does_not_fit_gets_one_line"]
-)
+@each_row("changed, said")
 def test_a_checklist_that_does_not_fit_gets_one_line(study, tmp_path, changed, said):
     options, _, verdicts = study
     place = next(n for n, each in enumerate(verdicts) if each["case_id"] == "c1" and each["valid"])

@@ -11,7 +11,7 @@ from doubles import likelihood_verdicts
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
 from sklearn.isotonic import IsotonicRegression
-from tables import rows_of
+from tables import each_row
 
 from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration
 from automedeval.records import Rating, RecordError, Verdict
@@ -47,7 +47,6 @@ def people(verdicts: Sequence[Verdict], noise: float = 0.0) -> list[Rating]:
     return ratings
 
 
-ROWS = rows_of(__file__)
 VERDICTS = study()
 RATINGS = people(VERDICTS)
 NOISY = people(VERDICTS, 0.8)
@@ -202,9 +201,7 @@ def error_of(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Any:
     return estimate(calibration_error(judge, people, case, cases), cases)
 
 
-@pytest.mark.parametrize(
-    ("judge", "gaps", "error"), ROWS["test_the_error_is_the_mean_distance_of_the_bins"]
-)
+@each_row("judge, gaps, error")
 def test_the_error_is_the_mean_distance_of_the_bins(judge, gaps, error):
     judge = np.array(judge, float)
     people = judge + gaps

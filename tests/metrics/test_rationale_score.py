@@ -11,7 +11,7 @@ import pytest
 import torch
 from doubles.tiny_bart import TEXTS, build_bart, build_bert, build_roberta, roberta_tokenizer
 from safetensors.torch import load_file, save_file
-from tables import rows_of
+from tables import each_row, rows_of
 from transformers import AutoTokenizer, BartForConditionalGeneration
 
 pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
@@ -190,7 +190,7 @@ def weights_gone(tiny: dict[str, str], folder: Path) -> str:
     return str(gone)
 
 
-@pytest.mark.parametrize(("args", "message"), ROWS["test_what_cannot_be_computed_is_refused"])
+@each_row("args, message")
 def test_what_cannot_be_computed_is_refused(tiny, tmp_path, monkeypatch, args, message):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     options = ROWS["good options"] | args

@@ -17,7 +17,7 @@ from doubles.endpoint import (
     without,
 )
 from factories import case_of, read_json, write
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval import judge_dataset, load_judge
 from automedeval.harness.scoring import score_answers
@@ -71,9 +71,7 @@ def test_a_passing_fault_is_tried_again(fault):
         assert (chat.failures, len(endpoint.asked)) == ([], 2)
 
 
-@pytest.mark.parametrize(
-    ("kind", "given", "more", "said", "asked"), ROWS["test_a_lasting_fault_is_a_failure"]
-)
+@each_row("kind, given, more, said, asked")
 def test_a_lasting_fault_is_a_failure(kind, given, more, said, asked):
     with EndpointDouble(reply_of(kind, given, more)) as endpoint:
         chat = chat_at(endpoint)
@@ -89,9 +87,7 @@ LONG = Case(
 )
 
 
-@pytest.mark.parametrize(
-    ("read", "held", "valid"), ROWS["counts of a prompt and of its cached part"]
-)
+@each_row("read, held, valid")
 def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(read, held, valid):
     usage = {"prompt_tokens": read, "prompt_tokens_details": {"cached_tokens": held}}
     first, second = answer(SCORES, usage={"prompt_tokens": 1900}), answer(SCORES, usage=usage)
@@ -177,7 +173,7 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
     assert f"m: the endpoint does not take {name}: " in printed
 
 
-@pytest.mark.parametrize("fault", ROWS["test_other_faults_leave_nothing_out"])
+@each_row("fault")
 def test_other_faults_leave_nothing_out(fault):
     with EndpointDouble(error(400, *fault)) as endpoint:
         chat = chat_at(endpoint)
@@ -195,7 +191,7 @@ def test_after_an_answer_no_parameter_is_left_out():
         assert "answered 400: Unsupported value: 'temperature'" in answers[1].error
 
 
-@pytest.mark.parametrize("content", ROWS["test_thoughts_are_no_part_of_an_answer"])
+@each_row("content")
 def test_thoughts_are_no_part_of_an_answer(content):
     thoughts = {"reasoning_content": "Hm.", "reasoning": "Hm."}
     verdict, _ = judged(answer(content, thoughts=thoughts))
@@ -203,10 +199,7 @@ def test_thoughts_are_no_part_of_an_answer(content):
     assert verdict.valid
 
 
-@pytest.mark.parametrize(
-    ("kind", "given", "more", "said"),
-    ROWS["test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason"],
-)
+@each_row("kind, given, more, said")
 def test_an_answer_that_is_none_is_an_invalid_verdict_with_its_reason(kind, given, more, said):
     verdict, asked = judged(reply_of(kind, given, more))
     assert (verdict.valid, verdict.scores) == (False, None)
@@ -231,9 +224,7 @@ def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
 SETTINGS = ["m", 100, 0.0, 0, 5, {}]
 
 
-@pytest.mark.parametrize(
-    "models", ROWS["test_an_endpoint_without_a_readable_list_of_models_is_asked"]
-)
+@each_row("models")
 def test_an_endpoint_without_a_readable_list_of_models_is_asked(models):
     with EndpointDouble(answer(SCORES)) as endpoint:
         endpoint.models = models
@@ -258,9 +249,7 @@ def test_the_official_api_is_not_asked_for_its_models(monkeypatch):
         assert chat.fingerprint == digest([f"{url or official}/", *SETTINGS])
 
 
-@pytest.mark.parametrize(
-    "fault", ROWS["test_what_every_request_would_get_stops_the_run_with_one_line"]
-)
+@each_row("fault")
 def test_what_every_request_would_get_stops_the_run_with_one_line(fault):
     with EndpointDouble(fault) as endpoint:
         said = rf"^{endpoint.url}/ answered {fault['status']}: It is not so\.$"

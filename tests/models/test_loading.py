@@ -9,7 +9,7 @@ import torch
 from factories import read_json
 from programs import SAMPLE, run_recipe, succeeded
 from safetensors.torch import load_file, save_file
-from tables import rows_of
+from tables import each_row, rows_of
 from transformers import AutoConfig
 
 from automedeval.models.arguments import ChatArguments
@@ -57,10 +57,7 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model, tmp_path):
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
 
 
-@pytest.mark.parametrize(
-    ("environment", "cuda", "mps", "device"),
-    rows_of(__file__)["test_auto_is_a_gpu_if_there_is_one"],
-)
+@each_row("environment, cuda, mps, device")
 def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, device):
     for name in ("LOCAL_RANK", "ACCELERATE_USE_CPU"):
         monkeypatch.delenv(name, raising=False)

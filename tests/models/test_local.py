@@ -11,7 +11,7 @@ import torch
 from doubles.plain_transformers import PlainTransformers, assert_equal
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT, SAMPLE
-from tables import rows_of
+from tables import each_row, rows_of
 from transformers import AutoTokenizer
 
 from automedeval import Judge, RecordError, models, read_cases
@@ -66,7 +66,7 @@ def prompts(name, rationale, count=7) -> list[Prompt]:
     return made
 
 
-@pytest.mark.parametrize(("name", "rationale"), ROWS["rubrics, with a rationale or without"])
+@each_row("name, rationale")
 def test_values_have_the_probabilities_of_plain_transformers(name, rationale, chat, plain):
     asked = prompts(name, rationale)
     rubric = read_rubric(name)
@@ -104,9 +104,7 @@ def test_a_reason_behind_its_score_is_what_plain_transformers_write(chat, plain)
         assert answer.usage["completion_tokens"] == spent
 
 
-@pytest.mark.parametrize(
-    ("says", "rationale"), ROWS["test_a_rationale_ends_where_the_score_line_begins"]
-)
+@each_row("says, rationale")
 def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_model):
     scripted = load_chat(tiny_model, max_new_tokens=40)
     script(scripted, says)
@@ -121,7 +119,7 @@ def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_mode
 
 
 @pytest.mark.parametrize("most", [40, 7, 6, 5])
-@pytest.mark.parametrize("says", ROWS["the inside of a JSON string, and what follows"])
+@each_row("says")
 def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, monkeypatch):
     """After an escaped backslash a quote closes the text; what the model reads before a value is what the answer says."""
     scripted = load_chat(tiny_model, max_new_tokens=most)

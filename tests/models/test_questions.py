@@ -11,7 +11,7 @@ from doubles.endpoint import EndpointDouble, level
 from doubles.tiny_model import build_tiny_model
 from factories import case_of, verdicts_in, write
 from programs import failed, flags, run_command, served, succeeded
-from tables import rows_of
+from tables import each_row, rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
 
@@ -26,10 +26,7 @@ def ask(text: str, options: Sequence[str] | None = None) -> Prompt:
     return Prompt([{"role": "user", "content": text}], options=options and tuple(options))
 
 
-@pytest.mark.parametrize(
-    ("options", "said", "rivals", "odds"),
-    rows_of(__file__)["test_an_endpoint_gives_the_odds_of_its_first_token"],
-)
+@each_row("options, said, rivals, odds")
 def test_an_endpoint_gives_the_odds_of_its_first_token(options, said, rivals, odds):
     with EndpointDouble(level(said, rivals)) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url)
@@ -89,7 +86,7 @@ def test_decisions_give_scores_with_probabilities(tmp_path):
     assert "What helps" in body["input"][-1]["content"]
 
 
-@pytest.mark.parametrize(("odds", "error"), rows_of(__file__)["no answers"])
+@each_row("odds, error")
 def test_what_is_no_answer_to_the_questions_is_an_invalid_verdict_with_its_reason(odds, error):
     with decides(*odds) as endpoint:
         judged = load_judge("decision:m", chat={"base_url": endpoint.url, "max_retries": 0})

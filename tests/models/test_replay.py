@@ -2,7 +2,7 @@
 
 import pytest
 from doubles.agreement_study import write
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
@@ -37,7 +37,7 @@ def test_what_was_not_recorded_is_an_error_that_names_the_key(tmp_path):
         chat.reply(prompt("c9", 2))
 
 
-@pytest.mark.parametrize(("changes", "said"), ROWS["test_a_faulty_recording_is_named"])
+@each_row("changes, said")
 def test_a_faulty_recording_is_named(changes, said, tmp_path):
     file = write(tmp_path / "said.jsonl", (LINE | change for change in changes))
     with pytest.raises(RecordError, match=said):

@@ -15,7 +15,7 @@ from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.tiny_dataset import build_instructions
 from factories import read_json, verdict_of
 from programs import ENCODER, ROOT, SAMPLE, flags, needs_encoder, run_here
-from tables import rows_of
+from tables import each_row
 
 from automedeval.records.tables.cases import read_cases
 from automedeval.study.dataset.corruption import KINDS
@@ -47,10 +47,7 @@ def measured(script: str, *options: object, folder: Path, missed: bool = False) 
     return record | {"values": {row["name"]: row["value"] for row in record["rows"]}}
 
 
-@pytest.mark.parametrize(
-    ("script", "options", "ranges"),
-    rows_of(__file__)["test_a_benchmark_runs_at_its_smallest_size"],
-)
+@each_row("script, options, ranges")
 def test_a_benchmark_runs_at_its_smallest_size(script, options, ranges, tiny_model, tmp_path):
     if script == "grid.py":
         pytest.importorskip("playwright")

@@ -28,12 +28,10 @@ from programs import (
 )
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
-from tables import rows_of, write_csv
+from tables import each_row, write_csv
 
 from automedeval.cli.console import COMMANDS
 from automedeval.cli.doctor import fitting
-
-ROWS = rows_of(__file__)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +129,7 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
     assert "are invalid or missing" not in page
 
 
-@pytest.mark.parametrize(("line", "said"), ROWS["test_an_error_is_one_line"])
+@each_row("line, said")
 def test_an_error_is_one_line(tmp_path, monkeypatch, line, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("Q,A\na,b\n")
@@ -167,10 +165,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     assert re.search(r"^a language model as the judge: --judge ", done.stdout, re.M)
 
 
-@pytest.mark.parametrize(
-    ("size", "gpu", "name"),
-    ROWS["test_doctor_names_the_language_model_of_the_table_for_this_memory"],
-)
+@each_row("size, gpu, name")
 def test_doctor_names_the_language_model_of_the_table_for_this_memory(size, gpu, name):
     text = (ROOT / "docs" / "judge.md").read_text("utf-8")
     assert name in fitting(size, gpu)
@@ -208,10 +203,7 @@ def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path):
     assert "\\u2192" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("statement", "heavy"),
-    ROWS["test_what_an_import_does_not_load_and_that_waiting_threads_give_their_core_away"],
-)
+@each_row("statement, heavy")
 def test_what_an_import_does_not_load_and_that_waiting_threads_give_their_core_away(
     statement, heavy
 ):

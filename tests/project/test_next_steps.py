@@ -15,7 +15,7 @@ from factories import read, read_json, write
 from programs import error_line, flags, needs_encoder, run_command, succeeded
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException
-from tables import rows_of, write_csv
+from tables import each_row, write_csv
 
 from automedeval.records import RecordError
 from automedeval.records.offline import is_here
@@ -236,8 +236,6 @@ def test_offline_lets_nothing_out_through_a_proxy_of_this_machine(endpoint, monk
         assert [each["path"] for each in proxy.requests if "://" in each["path"]] == []
 
 
-@pytest.mark.parametrize(
-    ("host", "here"), rows_of(__file__)["test_a_host_is_this_machine_s_by_its_whole_name"]
-)
+@each_row("host, here")
 def test_a_host_is_this_machine_s_by_its_whole_name(host, here):
     assert is_here(host) == here

@@ -11,10 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import httpx
-import pytest
 from doubles.study_page import ANNOTATORS, Physician, write_study
 from programs import ROOT, error_line, failed, free_port, run_recipe, succeeded
-from tables import rows_of
+from tables import each_row
 
 annotate = partial(run_recipe, "annotate")
 LINK = re.compile(r"http\S+/invitation/(\S+)")
@@ -100,7 +99,7 @@ def test_behind_https_the_cookie_travels_by_https_alone(tmp_path):
         assert "server" not in answer.headers
 
 
-@pytest.mark.parametrize(("arguments", "fault"), rows_of(__file__)["test_faults_are_one_line"])
+@each_row("arguments, fault")
 def test_faults_are_one_line(tmp_path, arguments, fault):
     study = write_study(tmp_path)
     failed(annotate("--study", study, *arguments), fault)

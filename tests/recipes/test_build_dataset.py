@@ -10,7 +10,7 @@ import pytest
 from doubles.dataset_study import PLAN, Study, WordEncoder, case_of, text, verdict_of
 from huggingface_hub import DatasetCard
 from programs import failed, succeeded, told
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.records import Verdict
 
@@ -222,9 +222,7 @@ def test_a_classifier_learns_from_labels_and_physicians_and_calls_the_rest(tmp_p
     assert sum(report[part]["low"] for part in ("train", "test")) == 48
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"), ROWS["test_a_verdict_that_somebody_has_to_mend_is_named_by_line"]
-)
+@each_row("spoil, message")
 def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study, spoil, message):
     strong = study.verdicts["strong"]
     strong[3] = replace(strong[3], **spoil)
@@ -251,9 +249,7 @@ def test_a_case_without_source_and_licence_gets_those_of_its_file(study):
     assert set(rows.values()) == {("made-up", "cc0-1.0")}
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"), ROWS["test_a_source_or_licence_that_is_no_text_is_named"]
-)
+@each_row("extra, message")
 def test_a_source_or_licence_that_is_no_text_is_named(study, extra, message):
     study.cases[4] = case_of(4, extra=extra)
     failed(study.build(), f"cases.jsonl: case 'case-4': {message}")

@@ -17,7 +17,7 @@ from programs import (
     succeeded,
     told,
 )
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.evidence.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
@@ -124,7 +124,7 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf, tmp_path):
     assert read_json(shelf.store / "run.json")["arguments"]["encoder"] == str(ENCODER)
 
 
-@pytest.mark.parametrize(("options", "error"), ROWS["test_faults_are_told_before_a_store_is_made"])
+@each_row("options, error")
 def test_faults_are_told_before_a_store_is_made(shelf, options, error):
     failed(shelf.build(**options), error)
     assert not shelf.store.exists()

@@ -5,7 +5,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
 from factories import read, read_json, write
 from programs import (
     APPEND,
@@ -19,7 +18,7 @@ from programs import (
     succeeded,
     told,
 )
-from tables import read_csv, rows_of
+from tables import each_row, read_csv, rows_of
 
 ROWS = rows_of(__file__)
 CASES = ROWS["cases"]
@@ -153,7 +152,7 @@ def test_books_are_compared_where_a_passage_is_near(tmp_path):
     assert mark["source"] == "Drugs"
 
 
-@pytest.mark.parametrize(("more", "said"), ROWS["test_bad_input_gets_one_line"])
+@each_row("more, said")
 def test_bad_input_gets_one_line(more, said, tmp_path):
     cases = CASES if more else [case(1, None, a="Take it.")]
     done = check(cases, tmp_path / "out", **more)

@@ -11,12 +11,10 @@ from doubles.endpoint import EndpointDouble, answer, error, good_answer
 from factories import verdicts_in
 from programs import ROOT, SAMPLE, failed, run_recipe, succeeded, told
 from study_scripts import arguments, dry_run
-from tables import rows_of
+from tables import each_row
 
 from automedeval.evidence.books import Passage
 from automedeval.records import Verdict
-
-ROWS = rows_of(__file__)
 
 RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 TRAIN = SAMPLE / "train_cases.jsonl"
@@ -79,9 +77,7 @@ def asks_once(body):
 
 
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
-@pytest.mark.parametrize(
-    ("teacher", "ended"), ROWS["test_the_small_study_is_distilled_from_its_recording"]
-)
+@each_row("teacher, ended")
 def test_the_small_study_is_distilled_from_its_recording(tmp_path, books, teacher, ended):
     config = RECORDING.with_name("distill.yaml")
     run = partial(run_recipe, "distill", config=config, teacher=teacher, output=tmp_path / "out")
@@ -145,7 +141,7 @@ def test_a_dry_run_counts_and_asks_nothing(distill):
         assert endpoint.requests == distill.verdicts() == [], "no server is needed"
 
 
-@pytest.mark.parametrize(("options", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
+@each_row("options, said")
 def test_what_cannot_be_is_told_in_one_line(distill, options, said):
     with EndpointDouble(answer(VERDICT)) as endpoint:
         failed(distill.run(endpoint.url, **options), said)
@@ -233,7 +229,7 @@ def roles(tmp_path):
     return tmp_path / "teachers.yaml"
 
 
-@pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_role_is_told_in_a_line"])
+@each_row("content, message")
 def test_a_faulty_role_is_told_in_a_line(roles, content, message):
     roles.write_text(content)
     failed(run_recipe("check_teachers", teachers=roles), f"{roles}: {message}")

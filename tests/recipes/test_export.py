@@ -15,7 +15,7 @@ from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
 from factories import read, write
 from programs import failed, run_command, succeeded, told
-from tables import read_csv, rows_of
+from tables import each_row, read_csv, rows_of
 
 from automedeval.records import Case, Verdict
 from automedeval.records.tables.cases import CaseFile
@@ -92,7 +92,7 @@ def test_verdicts_on_cases_that_are_gone_are_left_out_and_counted(judged, form, 
     told(done, f"verdicts: {len(cases) - 2} left out")
 
 
-@pytest.mark.parametrize(("given", "wanted"), ROWS["test_a_table_has_what_verdicts_say"])
+@each_row("given, wanted")
 def test_a_table_has_what_verdicts_say(given, wanted, tmp_path):
     """`wanted` has what stands in some columns, row by row; null is an empty cell."""
     options = {}
@@ -249,9 +249,7 @@ def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path):
     failed(study.prefer(), "the rubric own@1 of these choices was not found")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), ROWS["test_what_makes_no_pairs_is_one_line_and_writes_nothing"]
-)
+@each_row("options, said")
 def test_what_makes_no_pairs_is_one_line_and_writes_nothing(options, said, study):
     failed(study.prefer(**options), said)
     assert not study.output.exists()

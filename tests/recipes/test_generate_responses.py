@@ -23,7 +23,7 @@ from programs import (
     succeeded,
     told,
 )
-from tables import rows_of, with_words
+from tables import each_row, rows_of, with_words
 
 from automedeval.models.decoding import Row, draw
 from automedeval.models.local import LocalChat
@@ -121,7 +121,7 @@ def test_probabilities_that_are_no_numbers_are_no_answer(tiny_model, questions):
         list(respond(chat, "a", "", cases, set()))
 
 
-@pytest.mark.parametrize(("temperature", "top_k", "expected"), ROWS["drawn"])
+@each_row("temperature, top_k, expected")
 def test_tokens_are_drawn_in_proportion_among_the_likeliest(temperature, top_k, expected):
     logits = torch.tensor([0.05, 0.4, 0.25, 0.0, 0.3]).log().repeat(20_000, 1)
     rows = [Row(ids=[], chance=random.Random(f"row {row}")) for row in range(20_000)]
@@ -283,7 +283,7 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
     failed(run(), "the texts of case")
 
 
-@pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
+@each_row("change, said")
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     bare = shutil.copytree(tiny_model, tmp_path / "bare", ignore=shutil.ignore_patterns("tok*"))
     words = {"TINY": tiny_model, "URL": "http://127.0.0.1:1/v1", "BARE": bare}

@@ -17,14 +17,13 @@ from doubles.introspection_study import (
 )
 from factories import read, verdicts_in
 from programs import APPEND, ROOT, SAMPLE, failed, run_recipe, stopped, succeeded, told
-from tables import rows_of
+from tables import each_row
 
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
 from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics.grammar import parse_verdict
 
-ROWS = rows_of(__file__)
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 
 
@@ -124,7 +123,7 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(judge, with_refer
     ] == wrong
 
 
-@pytest.mark.parametrize(("options", "said"), ROWS["test_rows_leave_no_choice_of_responses"])
+@each_row("options, said")
 def test_rows_leave_no_choice_of_responses(judge, options, said):
     failed(judge(base_url="http://127.0.0.1:9/v1", **options), said)
 
@@ -173,7 +172,7 @@ def test_an_endpoint_suggests_and_reviews_and_a_stopped_discussion_goes_on(lesso
         assert "rewritten" in record["revised_verdict"]["rationale"]
 
 
-@pytest.mark.parametrize(("options", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
+@each_row("options, said")
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said):
     failed(lessons.introspect(**options), said)
     assert not lessons.output.exists()

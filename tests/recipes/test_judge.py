@@ -38,7 +38,7 @@ from programs import (
     succeeded,
     told,
 )
-from tables import rows_of, with_words
+from tables import each_row, rows_of, with_words
 
 from automedeval.records.journal import lock
 
@@ -96,9 +96,7 @@ def test_pairwise_rubrics(judge_tiny, tmp_path, rubric):
     assert all(verdict.pair[0] == "larch-7b" and verdict.choices for verdict in records)
 
 
-@pytest.mark.parametrize(
-    ("name", "rubric", "said"), rows_of(__file__)["test_a_judge_that_reads_no_reference_says_so"]
-)
+@each_row("name, rubric, said")
 def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path, name, rubric, said):
     done = judge(judge=name or tiny_model, rubric=rubric, limit=1, output=tmp_path)
     told = re.findall("reference: (not read .*)", done.stdout)
@@ -179,7 +177,7 @@ def test_a_changed_judge_or_rubric_never_reuses_verdicts(judge_tiny, tmp_path):
     assert list(names.values()) == [2, 2, 2]
 
 
-@pytest.mark.parametrize(("words", "said"), rows_of(__file__)["test_bad_input_is_one_line"])
+@each_row("words, said")
 def test_bad_input_is_one_line(words, said, tiny_model, tmp_path, monkeypatch):
     """Among the files are a case of one response, a checkpoint that is none, and a run with a wrong value."""
     monkeypatch.chdir(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
 from factories import read, verdicts_in, write
 from programs import SAMPLE, failed, run_recipe, served, succeeded
-from tables import rows_of
+from tables import each_row
 
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
@@ -384,10 +384,7 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(ba
     assert sorted(verdict.valid for verdict in batch.verdicts().values()) == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("lines", "status", "valid", "invalid", "told"),
-    rows_of(__file__)["test_the_errors_of_a_batch_are_told"],
-)
+@each_row("lines, status, valid, invalid, told")
 def test_the_errors_of_a_batch_are_told(lines, status, valid, invalid, told, batch):
     batch.run(limit=9)
     batch.answer(good_answer)
@@ -423,9 +420,7 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(batch, tm
         assert (verdict.scores, verdict.raw) == (twin.scores, twin.raw)
 
 
-@pytest.mark.parametrize(
-    ("words", "answers", "said"), rows_of(__file__)["test_bad_input_is_told_in_one_line"]
-)
+@each_row("words, answers, said")
 def test_bad_input_is_told_in_one_line(batch, words, answers, said):
     batch.answers.write_text(answers)
     failed(batch.run(*words), said)

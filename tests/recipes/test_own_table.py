@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from factories import read, read_json, verdicts_in
 from programs import failed, run_command, succeeded, told
-from tables import read_csv, rows_of, write_csv
+from tables import each_row, read_csv, rows_of, write_csv
 
 from automedeval.annotation.study import read_study
 from automedeval.records import Case
@@ -141,7 +141,7 @@ def test_columns_are_those_of_the_run_on_this_very_file_whatever_was_judged_sinc
     succeeded(reported(printed, resamples=100, encoder="none"))
 
 
-@pytest.mark.parametrize(("more", "fault"), TABLES["test_bad_columns_are_one_line"])
+@each_row("more, fault")
 @pytest.mark.usefixtures("named_columns")
 def test_bad_columns_are_one_line(more, fault):
     failed(judged(*more, output="v"), fault)

@@ -6,7 +6,7 @@ from doubles.agreement_study import case_of
 from factories import read, read_json, write
 from programs import ROOT, failed, run_recipe, told
 from pyarrow import parquet
-from tables import rows_of
+from tables import each_row, rows_of
 
 ROWS = rows_of(__file__)
 WIKIDOC = ROWS["wikidoc"]
@@ -101,9 +101,7 @@ def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, layo
     told(prepared(tmp_path, text, layout=layout), f"t.csv: not read: {last}, ")
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"), ROWS["test_what_a_table_of_criteria_would_lose_stops"]
-)
+@each_row("changed, message")
 def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, message):
     row = ROWS["criterion"] | {"id": "1"} | changed
     failed(prepared(tmp_path, [row]), message)
@@ -130,7 +128,7 @@ def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
     assert {record["reason"] for record in lines(tmp_path, "dropped")} == {"not in --ids"}
 
 
-@pytest.mark.parametrize(("ids", "message"), ROWS["test_an_id_that_no_row_has_is_named"])
+@each_row("ids, message")
 def test_an_id_that_no_row_has_is_named(tmp_path, ids, message):
     wanted = write(tmp_path / "ids.jsonl", ids)
     failed(prepared(tmp_path, RATED, layout="cases", ids=wanted), f"{wanted}:{message}")
@@ -145,7 +143,7 @@ def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, argu
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("file", "message"), ROWS["test_public_sets_become_cases"])
+@each_row("file, message")
 def test_public_sets_become_cases(human_data, tmp_path, file, message):
     told(run_recipe("prepare", input=human_data / file, output=tmp_path / "out"), message)
 

@@ -21,12 +21,10 @@ from doubles.introspection_study import case_of as complaint
 from doubles.introspection_study import verdict_of
 from doubles.tiny_bart import build_bart, build_roberta
 from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
-from tables import rows_of
+from tables import each_row
 
 from automedeval.meta_evaluation.report import grid
 from automedeval.records import Verdict
-
-ROWS = rows_of(__file__)
 
 
 def test_reports_agreement_with_people_and_baselines(tmp_path):
@@ -249,9 +247,7 @@ def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
     assert any("preferences: 1 left out" in note for note in result["notes"])
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"), ROWS["test_a_fault_is_one_line_that_names_file_and_line"]
-)
+@each_row("changes, message")
 def test_a_fault_is_one_line_that_names_file_and_line(changes, message, tmp_path):
     records = [preference(CASE_IDS[0], "echo") | each for each in changes]
     records = [{key: each[key] for key in each if each[key] != "missing"} for each in records]
@@ -294,9 +290,7 @@ def test_similarity_is_reported_as_similarity(compared, tmp_path):
     assert similarity["judges"]["teacher"] == {"reason": "the teacher itself"}
 
 
-@pytest.mark.parametrize(
-    ("more", "message"), ROWS["test_what_cannot_be_compared_is_told_in_one_line"]
-)
+@each_row("more, message")
 def test_what_cannot_be_compared_is_told_in_one_line(compared, tmp_path, more, message):
     assert message in error_line(asked(tmp_path, **compared | more))
     assert not (tmp_path / "out" / "report.html").exists()

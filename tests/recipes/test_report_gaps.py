@@ -24,7 +24,7 @@ from doubles.criteria_study import label_of, verdict_by
 from doubles.own_rubric import own_rubric
 from programs import error_line, failed, run_command, succeeded
 from scipy.stats import ttest_1samp
-from tables import rows_of, write_csv
+from tables import each_row, rows_of, write_csv
 
 from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.standings import rank
@@ -117,9 +117,7 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     assert judge["concordance"]["value"] > 0.85
 
 
-@pytest.mark.parametrize(
-    ("models", "scores", "said"), ROWS["test_what_cannot_be_compared_is_said_first"]
-)
+@each_row("models, scores, said")
 def test_what_cannot_be_compared_is_said_first(tmp_path, models, scores, said):
     cases = named(models)
     verdicts = alike(cases, scores, raw="I am not sure.")
@@ -131,9 +129,7 @@ def test_what_cannot_be_compared_is_said_first(tmp_path, models, scores, said):
     assert ("Next step: Read what the judge wrote" in told) == invalid
 
 
-@pytest.mark.parametrize(
-    ("groups", "baseline", "said"), ROWS["test_the_first_sentence_says_what_was_measured"]
-)
+@each_row("groups, baseline, said")
 def test_the_first_sentence_says_what_was_measured(tmp_path, groups, baseline, said):
     cases = []
     verdicts = []
@@ -196,10 +192,7 @@ def test_a_judge_without_a_scale_is_compared_where_nobody_rated(tmp_path):
     assert report.said.startswith("b scores lower than a. It is worse in 12 of 12 cases")
 
 
-@pytest.mark.parametrize(
-    ("choices", "winner"),
-    ROWS["test_a_judge_of_pairs_has_one_winner_in_the_run_and_in_the_report"],
-)
+@each_row("choices, winner")
 def test_a_judge_of_pairs_has_one_winner_in_the_run_and_in_the_report(tmp_path, choices, winner):
     cases = named("ab")
     verdicts = [pair_verdict(case, 0, 1, "P", **choices) for case in cases]
@@ -253,10 +246,7 @@ def test_what_another_batch_moves_is_no_difference(scores, tmp_path):
     assert pair["tie"]["value"] == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "gaps", "counts", "share"),
-    ROWS["test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never"],
-)
+@each_row("kind, gaps, counts, share")
 def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
     tmp_path, kind, gaps, counts, share
 ):
@@ -276,7 +266,7 @@ def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
     assert report.page.count(said) == (kind == "expected_scores")
 
 
-@pytest.mark.parametrize(("maximum", "said"), ROWS["test_a_large_drop_is_half_of_a_short_scale"])
+@each_row("maximum, said")
 def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
     """Of a scale from 0; the answers of b are lower by 0.25, 1 and 2 points, as far as it reaches."""
     rubric = own_rubric(tmp_path / "own", "", scale={"minimum": 0, "maximum": maximum})
@@ -289,10 +279,7 @@ def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
     assert f"Read first: b is lower by {said}." in report.told
 
 
-@pytest.mark.parametrize(
-    ("scores", "last", "said"),
-    ROWS["test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale"],
-)
+@each_row("scores, last, said")
 def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     scores, last, said, tmp_path
 ):
@@ -446,7 +433,7 @@ def refused(tmp_path, verdicts, message, **more):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("kind", "change", "message"), ROWS["test_bad_verdicts_get_one_line"])
+@each_row("kind, change, message")
 def test_bad_verdicts_get_one_line(kind, change, message, tmp_path):
     line = LINES[kind] | change
     if kind == "criteria":
@@ -482,7 +469,7 @@ def test_bad_ratings_get_one_line(change, message, tmp_path):
     refused(tmp_path, [GOOD], message, ratings=ratings)
 
 
-@pytest.mark.parametrize(("more", "message"), ROWS["test_bad_arguments_get_one_line"])
+@each_row("more, message")
 def test_bad_arguments_get_one_line(more, message, tmp_path):
     rated = {"ratings": RATINGS} if "ratings" in more else {}
     refused(tmp_path, agreeing_verdicts(), message, **more | rated)

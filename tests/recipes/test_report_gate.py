@@ -22,7 +22,7 @@ from doubles.agreement_study import (
 )
 from doubles.endpoint import EndpointDouble, answer
 from programs import ROOT, failed, run_command, succeeded
-from tables import rows_of, write_csv
+from tables import each_row, rows_of, write_csv
 
 ROWS = rows_of(__file__)
 RTL = "روبوت"
@@ -108,9 +108,7 @@ def test_two_runs_pass_the_gate(runs, tmp_path):
     failed(asked(tmp_path, **one), "--cases of two versions")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"), ROWS["test_runs_that_do_not_fit_are_refused_in_a_line"]
-)
+@each_row("name, value, said")
 def test_runs_that_do_not_fit_are_refused_in_a_line(runs, tmp_path, name, value, said):
     cases, verdicts = map(read, runs["new"])
     for case, line in zip(cases, verdicts[::-1], strict=True):
@@ -148,9 +146,7 @@ def study(loss, count=400, invalid=0):
     return {"cases": cases, "verdicts": verdicts}
 
 
-@pytest.mark.parametrize(
-    ("loss", "cases", "status", "word"), ROWS["test_the_exit_status_tells_the_result"]
-)
+@each_row("loss, cases, status, word")
 def test_the_exit_status_tells_the_result(tmp_path, loss, cases, status, word):
     done = asked(tmp_path, **study(loss, cases), **GATE)
     assert done.returncode == status, done.stderr
@@ -173,7 +169,7 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
     assert record["mean"] == pytest.approx(-0.5, abs=0.002)
 
 
-@pytest.mark.parametrize(("options", "message"), ROWS["test_bad_input_is_one_line"])
+@each_row("options, message")
 def test_bad_input_is_one_line(tmp_path, options, message):
     given = study(0, 4) | options
     if "fail_if_worse" in options:

@@ -30,7 +30,7 @@ from doubles.agreement_study import (
 from doubles.word_overlap import overlap
 from programs import failed
 from statsmodels.stats.multitest import multipletests
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.records.text import span as formatted
 from automedeval.stats.growth_curve import forecast
@@ -312,7 +312,7 @@ def test_a_run_without_a_valid_verdict_counts_and_judges_are_tested_on_the_same_
     assert report.result["table2"]["columns"] == COLUMNS[2:]  # no teacher
 
 
-@pytest.mark.parametrize(("more", "message"), ROWS["test_unknown_names_get_one_line"])
+@each_row("more, message")
 def test_unknown_names_get_one_line(more, message, study, tmp_path):
     failed(asked(tmp_path, **files_of(study), **more), message)
     assert not (tmp_path / "out").exists()

@@ -19,7 +19,7 @@ from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
 from factories import read_json
 from programs import ROOT, SAVE, failed, flags, on, run_recipe, stopped, succeeded, told
 from safetensors.torch import load_file
-from tables import rows_of
+from tables import each_row, rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval import Case, Verdict, load_judge
@@ -205,7 +205,7 @@ def test_a_template_that_writes_the_date_gets_the_day_on_which_the_run_began(
         told(run(), "is finished already")
 
 
-@pytest.mark.parametrize(("more", "fault"), ROWS["test_bad_input_is_one_line"])
+@each_row("more, fault")
 def test_bad_input_is_one_line(sft, tiny_model, tmp_path, more, fault):
     failed(sft(tiny_model, tmp_path / "out", **more), fault)
     assert not (tmp_path / "out" / WEIGHTS).exists()
@@ -230,9 +230,7 @@ def test_help_all_explains_every_argument():
     told(run_recipe("sft", "--help_all"), *[f"--{name}" for name in NAMES])
 
 
-@pytest.mark.parametrize(
-    ("given", "seen"), ROWS["test_a_process_alone_takes_one_gpu_and_tells_nobody"]
-)
+@each_row("given, seen")
 def test_a_process_alone_takes_one_gpu_and_tells_nobody(given, seen, monkeypatch):
     monkeypatch.setattr(os, "environ", dict(given))
     failed(run_recipe("sft", config="nowhere.yaml"), "nowhere.yaml")
@@ -249,10 +247,7 @@ def test_a_base_without_a_chat_template_needs_one(sft, tmp_path):
 PAPER = str(ROOT / "recipes/runs/automedeval-13b/sft.yaml")
 
 
-@pytest.mark.parametrize(
-    ("feature", "more", "bf16", "dtype"),
-    ROWS["test_a_processor_without_bfloat16_trains_in_float32"],
-)
+@each_row("feature, more, bf16, dtype")
 def test_a_processor_without_bfloat16_trains_in_float32(feature, more, bf16, dtype, monkeypatch):
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {feature: True})
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", "--config", PAPER, "--use_cpu", *more])

@@ -5,7 +5,7 @@ import re
 import openpyxl
 import pandas
 import pytest
-from tables import refused, rows_of
+from tables import each_row, refused, rows_of
 
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.tables.cases import CaseFile, read_cases
@@ -89,7 +89,7 @@ def test_an_error_of_a_program_is_as_a_blank_cell_and_an_answer_on_errors_stays(
         read_rows(tmp_path, rows)
 
 
-@pytest.mark.parametrize(("name", "text", "options", "read"), ROWS["test_a_table_may_be_so"])
+@each_row("name, text, options, read")
 def test_a_table_may_be_so(tmp_path, name, text, options, read):
     (tmp_path / name).write_bytes(text.encode())
     cases = []

@@ -4,9 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from programs import error_line, run_command, succeeded
-from tables import rows_of, write_csv
+from tables import each_row, rows_of, write_csv
 
 TABLES = rows_of(__file__)
 
@@ -38,13 +37,13 @@ def test_known_names_and_columns_without_text_are_left_out_and_every_other_text_
     assert without == sorted(textless)
 
 
-@pytest.mark.parametrize(("named", "read"), TABLES["named and read"])
+@each_row("named, read")
 def test_columns_that_are_named_are_added_to_those_that_are_known(named, read, tmp_path):
     done = judged(tmp_path, TABLES["partly known"], "--columns", *named)
     assert f"read: {read};" in succeeded(done).stdout
 
 
-@pytest.mark.parametrize(("head", "doubt", "filled"), TABLES["doubts"])
+@each_row("head, doubt, filled")
 def test_a_doubtful_table_stops_with_the_command_that_answers(head, doubt, filled, tmp_path):
     done = judged(tmp_path, {name: f"{name}, text {{}}." for name in head})
     line = error_line(done)

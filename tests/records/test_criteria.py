@@ -1,7 +1,7 @@
 """The criteria of a case and people's labels of them."""
 
 import pytest
-from tables import refused, rows_of
+from tables import each_row, refused
 
 from automedeval.records import Case, CriterionLabel, RecordError, Verdict
 
@@ -25,9 +25,7 @@ def test_the_digest_for_other_judges_does_not_know_the_criteria():
     assert len({plain.checklist_digest, more.checklist_digest, other.checklist_digest}) == 3
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"), rows_of(__file__)["test_bad_criteria_get_one_line_that_names_the_case"]
-)
+@each_row("changes, said")
 def test_bad_criteria_get_one_line_that_names_the_case(changes, said):
     entries = []
     for change in changes:

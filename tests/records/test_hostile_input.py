@@ -10,7 +10,7 @@ from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.own_rubric import own_rubric
 from programs import SAMPLE, error_line, run_command
-from tables import rows_of
+from tables import each_row, rows_of
 
 ROWS = rows_of(__file__)
 DEEP = "[" * 200_000
@@ -103,7 +103,7 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(good_files):
     assert len(line) < 1000
 
 
-@pytest.mark.parametrize(("template", "said"), ROWS["test_a_template_that_harms_is_one_line"])
+@each_row("template, said")
 def test_a_template_that_harms_is_one_line(good_files, template, said):
     rubric = own_rubric(
         good_files / "mine", f"{{% block user %}}{filled_in(template)}{{% endblock %}}"

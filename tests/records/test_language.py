@@ -2,7 +2,7 @@
 
 import pytest
 from programs import SAMPLE
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.records import Case, Response
 from automedeval.records.language import english_only, foreign_answers, is_english
@@ -40,9 +40,7 @@ def test_the_warning_counts_the_cases_and_names_the_step():
     )
 
 
-@pytest.mark.parametrize(
-    ("question", "answers"), rows_of(__file__)["test_a_short_answer_is_told_by_its_case"]
-)
+@each_row("question, answers")
 def test_a_short_answer_is_told_by_its_case(question, answers):
     case = Case("k1", question, tuple(Response(text, text) for text in answers))
     assert foreign_answers([case]) == list(answers.values())

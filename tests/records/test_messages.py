@@ -3,19 +3,16 @@
 import json
 import re
 
-import pytest
 from factories import write
 from programs import error_line, run_command
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval import read_cases
 
 ROWS = rows_of(__file__)
 
 
-@pytest.mark.parametrize(
-    ("question", "read"), ROWS["test_a_conversation_is_read_with_parts_and_tool_calls"]
-)
+@each_row("question, read")
 def test_a_conversation_is_read_with_parts_and_tool_calls(question, read, tmp_path):
     row = {"id": 7, "question": question, "responses": ROWS["messages"][-1]}
     (case,) = read_cases(write(tmp_path / "cases.jsonl", [row]))
@@ -23,9 +20,7 @@ def test_a_conversation_is_read_with_parts_and_tool_calls(question, read, tmp_pa
     assert case.question == read
 
 
-@pytest.mark.parametrize(
-    ("row", "question", "answers"), ROWS["test_rows_of_messages_are_a_table_of_answers"]
-)
+@each_row("row, question, answers")
 def test_rows_of_messages_are_a_table_of_answers(row, question, answers, tmp_path):
     (case,) = read_cases(write(tmp_path / "cases.jsonl", [row]))
     assert case.question == question
@@ -34,7 +29,7 @@ def test_rows_of_messages_are_a_table_of_answers(row, question, answers, tmp_pat
     assert any("thoughts" in response.extra for response in case.responses) == held
 
 
-@pytest.mark.parametrize(("row", "error"), ROWS["test_a_message_without_text_is_named"])
+@each_row("row, error")
 def test_a_message_without_text_is_named(row, error, tmp_path):
     file = write(tmp_path / "cases.jsonl", [row])
     judged = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")

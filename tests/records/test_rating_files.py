@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from factories import read_json
 from programs import error_line, run_command, succeeded
-from tables import refused, rows_of, write_csv
+from tables import each_row, refused, rows_of, write_csv
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import read_ratings
@@ -94,9 +94,7 @@ def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_p
     assert own == notes
 
 
-@pytest.mark.parametrize(
-    ("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"]
-)
+@each_row("head, row, error")
 def test_a_rating_that_cannot_be_read_stops_with_its_line(head, row, error, tmp_path):
     with refused(f"{tmp_path}/{error}"):
         read_text(tmp_path / "r.csv", f"{head}\n{row}\n")
@@ -141,10 +139,7 @@ def read_rows(folder, rows):
     return read_text(folder / "r.json", json.dumps(rows))
 
 
-@pytest.mark.parametrize(
-    ("given", "scores", "noted"),
-    ROWS["test_answers_are_compared_on_the_criteria_that_all_of_their_case_have"],
-)
+@each_row("given, scores, noted")
 def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
     given, scores, noted, tmp_path
 ):
@@ -159,10 +154,7 @@ def test_answers_are_compared_on_the_criteria_that_all_of_their_case_have(
     assert told == ([note] if noted else [])
 
 
-@pytest.mark.parametrize(
-    ("given", "scores", "relation", "noted"),
-    ROWS["test_no_blank_cell_turns_the_preference_of_several_raters"],
-)
+@each_row("given, scores, relation, noted")
 def test_no_blank_cell_turns_the_preference_of_several_raters(
     given, scores, relation, noted, tmp_path
 ):

@@ -2,20 +2,17 @@
 
 import json
 
-import pytest
 from factories import verdicts_in
 from programs import run_command
-from tables import rows_of
+from tables import each_row
 
 from automedeval import Case, Response
 from automedeval.records.thoughts import LONGEST_ANSWER, note_on_thoughts
 
-ROWS = rows_of(__file__)
-
 ANSWER = "No. Skip the missed dose."
 
 
-@pytest.mark.parametrize("text", ROWS["test_an_answer_is_read_without_its_thoughts"])
+@each_row("text")
 def test_an_answer_is_read_without_its_thoughts(text):
     turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "Two pills?"}]
     case = Case.from_dict(
@@ -34,9 +31,7 @@ def test_a_reference_is_read_without_its_thoughts():
     assert case_of(ANSWER, reference="<think>maybe 5 mg</think>Take 5 g.").reference == "Take 5 g."
 
 
-@pytest.mark.parametrize(
-    "text", ROWS["test_a_text_whose_answer_cannot_be_told_stays_and_is_counted"]
-)
+@each_row("text")
 def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text):
     case = case_of(text)
     assert (case.responses[0].text, case.responses[0].extra) == (text, {"unclear": True})
@@ -45,12 +40,12 @@ def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text):
     )
 
 
-@pytest.mark.parametrize("text", ROWS["empty"])
+@each_row("text")
 def test_an_answer_of_thoughts_alone_is_empty(text):
     assert case_of(text).responses[0] == Response("m", "", {"thoughts": True})
 
 
-@pytest.mark.parametrize("text", ROWS["stays"])
+@each_row("text")
 def test_what_is_no_thought_stays(text):
     assert case_of(text).responses[0] == Response("m", text)
 

@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from factories import write
-from tables import refused, rows_of
+from tables import each_row, refused, rows_of
 
 from automedeval.records import (
     Case,
@@ -69,9 +69,7 @@ def test_a_whole_number_that_others_lack_is_read_as_pandas_writes_it(tmp_path):
     assert (first.row, second.row) == (3, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "said"), ROWS["test_a_faulty_record_is_named_by_file_and_line"]
-)
+@each_row("name, change, said")
 def test_a_faulty_record_is_named_by_file_and_line(tmp_path, name, change, said):
     kind, good = KINDS[name]
     path = write(tmp_path / "records.jsonl", [good, changed(good, change)])

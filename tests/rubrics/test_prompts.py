@@ -5,7 +5,7 @@ from doubles.case_criteria import read_rubric
 from doubles.own_rubric import own_rubric
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import refused, rows_of
+from tables import each_row, refused
 
 from automedeval.rubrics import packaged_rubrics
 from automedeval.rubrics.grammar import answer_form
@@ -116,9 +116,7 @@ def test_the_prompts_of_two_cases_share_all_that_stands_before_the_question(name
 OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1, "maximum": 3}}
 
 
-@pytest.mark.parametrize(
-    ("template", "said"), rows_of(__file__)["test_a_faulty_template_is_a_fault_of_the_rubric"]
-)
+@each_row("template, said")
 def test_a_faulty_template_is_a_fault_of_the_rubric(tmp_path, template, said):
     rubric = read_rubric(own_rubric(tmp_path, template, **OWN))
     with refused("own.jinja: ", said):

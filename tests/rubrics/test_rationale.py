@@ -7,7 +7,7 @@ from factories import read
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import ROOT
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.rubrics.rationale import _rename, permute, split_steps
 
@@ -36,14 +36,12 @@ def test_every_form_is_split(form):
     assert split_steps(written(form, texts)) == texts
 
 
-@pytest.mark.parametrize(
-    ("text", "texts"), ROWS["test_what_is_no_step_of_a_doctor_is_on_the_question"]
-)
+@each_row("text, texts")
 def test_what_is_no_step_of_a_doctor_is_on_the_question(text, texts):
     assert split_steps(text) == dict(texts)
 
 
-@pytest.mark.parametrize(("text", "doctors"), ROWS["test_doctors_are_named"])
+@each_row("text, doctors")
 def test_doctors_are_named(text, doctors):
     assert doctors_named(text) == doctors
 
@@ -76,12 +74,12 @@ def test_a_rubric_has_a_word_of_its_own_for_doctors():
     assert turned == "Antwort 2 and Doctor 1"
 
 
-@pytest.mark.parametrize(("text", "slots", "turned"), ROWS["test_steps_and_names_follow_the_order"])
+@each_row("text, slots, turned")
 def test_steps_and_names_follow_the_order(text, slots, turned):
     assert permute(text, slots) == turned
 
 
-@pytest.mark.parametrize("text", ROWS["test_numbers_of_days_are_no_doctors"])
+@each_row("text")
 def test_numbers_of_days_are_no_doctors(text):
     for slots in permutations(range(4)):
         place = slots.index(0) + 1

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tables import refused, rows_of
+from tables import each_row, refused, rows_of
 
 from automedeval.records import RecordError
 from automedeval.rubrics import packaged_rubrics, read_rubric
@@ -88,9 +88,7 @@ def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(changed, is_s
     assert read_rubric(path).fingerprint != before
 
 
-@pytest.mark.parametrize(
-    ("output", "text"), rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"]
-)
+@each_row("output, text")
 def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
     content = SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}
     rubric = read_rubric(written(tmp_path, content))
@@ -101,9 +99,7 @@ def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
     assert format_verdict(reading, rubric) == text
 
 
-@pytest.mark.parametrize(
-    ("output", "text"), rows_of(__file__)["test_a_user_s_own_file_may_ask_for_one_flat_object"]
-)
+@each_row("output, text")
 def test_a_user_s_own_file_may_ask_for_one_flat_object(tmp_path, output, text):
     rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json"} | output}))
     reading = parse_verdict(text, rubric, 1)
@@ -155,9 +151,7 @@ def test_a_faulty_file_is_refused_by_name_and_key(tmp_path, file, key, value, sa
         read_rubric(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"), TABLE["test_a_file_that_is_no_mapping_is_refused_by_name"]
-)
+@each_row("content, said")
 def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path, content, said):
     path = tmp_path / "own.yaml"
     path.write_bytes(content.encode("latin-1"))

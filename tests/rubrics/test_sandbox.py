@@ -9,7 +9,7 @@ from doubles.case_criteria import read_rubric as with_criteria
 from doubles.own_rubric import own_rubric
 from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, flags, run_recipe
-from tables import refused, rows_of
+from tables import each_row, refused, rows_of
 
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
@@ -35,7 +35,7 @@ def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
     assert (responses, dict(rubric.anchors), os.listdir()) == (["one", "two"], anchors, [])
 
 
-@pytest.mark.parametrize("name", ROWS["test_a_template_stands_beside_its_rubric"])
+@each_row("name")
 def test_a_template_stands_beside_its_rubric(tmp_path, name):
     (tmp_path / "secret.txt").write_text("{% block user %}a secret{% endblock %}", encoding="utf-8")
     own = own_rubric(tmp_path / "rubric", "{% block user %}mine{% endblock %}", template=name)
@@ -68,7 +68,7 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path):
         assert f"<h1>{title}</h1>" in client_of(store).get("/").text
 
 
-@pytest.mark.parametrize("attack", ROWS["test_a_chat_template_runs_no_code_either"])
+@each_row("attack")
 def test_a_chat_template_runs_no_code_either(tiny_model, tmp_path, attack):
     file = tmp_path / "chat.jinja"
     file.write_text(attack)

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.stats import growth_curve
 from automedeval.stats.growth_curve import Curve, forecast
@@ -95,9 +95,7 @@ def test_the_interval_is_that_of_linear_regression_by_another_route():
     assert width / 2 == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"), ROWS["test_what_the_curve_says_nothing_about_gets_a_reason"]
-)
+@each_row("values, reason")
 def test_what_the_curve_says_nothing_about_gets_a_reason(values, reason):
     record = forecast(values)
     assert reason in record["reason"]

@@ -1,9 +1,8 @@
 """Public layouts with criteria, through the command."""
 
-import pytest
 from doubles.agreement_study import read, write
 from programs import error_line, run_recipe
-from tables import rows_of, write_csv
+from tables import each_row, rows_of, write_csv
 
 ROWS = rows_of(__file__)
 HEALTHBENCH, PROFESSIONAL, META = ROWS["records"].values()
@@ -42,9 +41,7 @@ def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_p
     assert {label["case_id"] for label in labels} == {first["id"], second["id"]}
 
 
-@pytest.mark.parametrize(
-    ("change", "said", "row"), ROWS["test_parts_of_a_case_that_differ_are_named"]
-)
+@each_row("change, said, row")
 def test_parts_of_a_case_that_differ_are_named(tmp_path, change, said, row):
     part = {"id": "1", "question": "Why?", "criterion": "says so", "points": 5, "topic": "gout"}
     said_so = {"model": "m", "response": "So."}
@@ -73,7 +70,7 @@ def test_a_table_has_a_row_for_each_criterion(tmp_path):
     assert [response["model"] for response in case["responses"]] == ["m1", "m2"]
 
 
-@pytest.mark.parametrize(("name", "change", "said"), ROWS["test_unexpected_records_get_one_line"])
+@each_row("name, change, said")
 def test_unexpected_records_get_one_line(tmp_path, name, change, said):
     line = error_line(prepared(tmp_path, [ROWS["records"][name] | change])[0])
     assert said in line

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import ROOT
-from tables import refused, rows_of
+from tables import each_row, refused, rows_of
 
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
@@ -102,24 +102,20 @@ def test_a_quality_that_nobody_knows_is_refused(tmp_path):
         assign(read_plan(PAPER), both(9569, None))
 
 
-@pytest.mark.parametrize(
-    ("change", "told"), ROWS["test_a_plan_that_asks_for_more_than_there_is_names_both_numbers"]
-)
+@each_row("change, told")
 def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path, change, told):
     with pytest.raises(RecordError) as caught:
         assign(plan_of(tmp_path, SIMPLE | change), both(100))
     assert str(caught.value).endswith(f"plan.yaml: {told}")
 
 
-@pytest.mark.parametrize(("change", "told"), ROWS["test_a_faulty_plan_is_refused_by_file_and_key"])
+@each_row("change, told")
 def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path, change, told):
     with refused(tmp_path / "plan.yaml", told):
         plan_of(tmp_path, SIMPLE | change)
 
 
-@pytest.mark.parametrize(
-    ("take", "there", "number"), ROWS["test_a_share_is_rounded_down_and_exact"]
-)
+@each_row("take, there, number")
 def test_a_share_is_rounded_down_and_exact(take, there, number):
     content = {"teacher": "strong", "take": take}
     part = Part.read(YamlFile("plan.yaml"), content, "test.", "test", ("strong",))

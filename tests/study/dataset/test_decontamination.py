@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import rows_of
+from tables import each_row
 
 from automedeval.records import Case, Response
 from automedeval.records.language import normalise
@@ -16,8 +16,6 @@ from automedeval.study.dataset.decontamination import (
     holds_reference,
     near_duplicates,
 )
-
-ROWS = rows_of(__file__)
 
 RNG = random.Random(0)
 WORDS = ["".join(RNG.choices("abcdefghij", k=6)) for _ in range(2000)]
@@ -64,9 +62,7 @@ def test_a_question_near_a_repeated_evaluation_question_is_found():
     assert kinds(evaluation, case_of("t", question=training)) == ["question of an evaluation case"]
 
 
-@pytest.mark.parametrize(
-    ("before", "shared", "after", "leaks"), ROWS["test_more_than_half_of_the_runs_of_twelve_words"]
-)
+@each_row("before, shared, after, leaks")
 def test_more_than_half_of_the_runs_of_twelve_words(evaluation_cases, before, shared, after, leaks):
     words = evaluation_cases[5].responses[0].text.split()[:shared]
     told = " ".join([text(before), *words, text(after)])
@@ -125,7 +121,7 @@ def runs(text, words):
     return {tuple(found[start : start + length]) for start in starts}
 
 
-@pytest.mark.parametrize(("text", "words"), ROWS["test_normalising_leaves_words"])
+@each_row("text, words")
 def test_normalising_leaves_words(text, words):
     assert normalise(text) == words
     assert normalise(words) == words
@@ -149,7 +145,7 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
         assert near_duplicates(texts) == expected
 
 
-@pytest.mark.parametrize("questions", ROWS["test_questions_that_differ_in_a_vowel_are_two"])
+@each_row("questions")
 def test_questions_that_differ_in_a_vowel_are_two(questions):
     assert near_duplicates(questions) == [None, None]
     assert near_duplicates([*questions, f"{questions[1]} …"]) == [None, None, 1]

@@ -6,7 +6,7 @@ import pytest
 from factories import MODELS, case_of, verdict_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import refused, rows_of
+from tables import each_row, refused
 
 from automedeval.records import REFERENCE, RecordError
 from automedeval.rubrics import read_rubric
@@ -14,8 +14,6 @@ from automedeval.rubrics.grammar import parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
 from automedeval.study.dataset.instructions import instruction
-
-ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
 CASE = case_of(1)
@@ -88,9 +86,7 @@ def test_only_the_responses_that_were_shown_are_shown():
     assert scores_by_model(row) == {"ash": 1, "cedar": 5}
 
 
-@pytest.mark.parametrize(
-    ("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"]
-)
+@each_row("change, told")
 def test_a_verdict_that_does_not_fit_its_case_is_refused(change, told):
     with refused("", told, "'case-1'"):
         instruction(CASE, replace(VERDICT, **change), RUBRIC)

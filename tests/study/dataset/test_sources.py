@@ -1,5 +1,5 @@
 import pytest
-from tables import rows_of
+from tables import each_row
 
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.tables.cases import read_table
@@ -13,8 +13,6 @@ from automedeval.study.dataset.sources import (
     table_as_cases,
 )
 
-TABLES = rows_of(__file__)
-
 QUESTION = "What are the symptoms of gout?"
 CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}]}
 WIKIDOC = {"instruction": "", "input": QUESTION, "output": "Pain."}
@@ -27,9 +25,7 @@ def cases_of(*rows, layout=None, source="set"):
     return [row.case for row in identified(rows_as_cases(placed, layout, source))]
 
 
-@pytest.mark.parametrize(
-    ("layout", "row", "asked", "trusted"), TABLES["test_a_row_is_recognised_and_becomes_a_case"]
-)
+@each_row("layout, row, asked, trusted")
 def test_a_row_is_recognised_and_becomes_a_case(layout, row, asked, trusted):
     assert recognised(row).name == layout
     (made,) = cases_of(row)
@@ -41,7 +37,7 @@ def test_a_case_stays_as_it_is_and_a_row_keeps_its_id():
     assert cases_of(MEDTEXT)[0].id == "set-7/1-2"
 
 
-@pytest.mark.parametrize("row", TABLES["test_a_table_of_answers_is_no_public_set"])
+@each_row("row")
 def test_a_table_of_answers_is_no_public_set(row):
     assert recognised(row) is None
 
@@ -83,15 +79,13 @@ def test_no_two_cases_have_one_id():
         cases_of(CASE, {**CASE, "question": "Other?"})
 
 
-@pytest.mark.parametrize(("rows", "told"), TABLES["test_a_faulty_row_is_named"])
+@each_row("rows, told")
 def test_a_faulty_row_is_named(rows, told):
     with pytest.raises(RecordError, match=told):
         cases_of(*rows)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "told"), TABLES["test_a_file_that_holds_no_rows_is_named"]
-)
+@each_row("name, content, told")
 def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
     if content is not None:
         (tmp_path / name).write_bytes(content.encode("latin-1"))
@@ -99,9 +93,7 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
         list(read_rows(str(tmp_path / name)))
 
 
-@pytest.mark.parametrize(
-    ("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"]
-)
+@each_row("question, reference, name")
 def test_what_the_packaged_patterns_leave_out(question, reference, name):
     case = Case("c", question, (), reference)
     assert excluded(case) == name

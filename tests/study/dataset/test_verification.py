@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from factories import verdict_of, write
 from programs import ROOT, SAMPLE
-from tables import refused, rows_of
+from tables import each_row, refused, rows_of
 
 from automedeval.records import read_lines
 from automedeval.records.tables.cases import read_cases
@@ -58,7 +57,7 @@ def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone()
     assert set(checked) <= digests["chain"] - digests["none"]
 
 
-@pytest.mark.parametrize(("changes", "told"), ROWS["test_a_faulty_rating_is_refused_by_line"])
+@each_row("changes, told")
 def test_a_faulty_rating_is_refused_by_line(tmp_path, changes, told):
     with refused(tmp_path, told):
         verified(tmp_path, changes)

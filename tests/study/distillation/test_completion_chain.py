@@ -7,7 +7,7 @@ import pytest
 from doubles.agreement_study import write
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import rows_of
+from tables import each_row
 
 from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
@@ -19,8 +19,6 @@ from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import chain_messages, fenced
 from automedeval.rubrics.questions import questions_of
 from automedeval.study.distillation.completion_chain import CompletionChain
-
-ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
 CASE = Case(
@@ -125,9 +123,7 @@ def test_the_same_question_is_not_searched_twice(teach, again, last):
     assert "No more questions" in said_to(verdict)[-1]
 
 
-@pytest.mark.parametrize(
-    ("text", "error"), ROWS["test_what_is_neither_question_nor_verdict_is_invalid"]
-)
+@each_row("text, error")
 def test_what_is_neither_question_nor_verdict_is_invalid(teach, text, error):
     verdict, books = teach(text)
     assert (verdict.valid, verdict.extra["ended"], books.searches) == (False, "invalid", [])
@@ -150,9 +146,7 @@ def test_without_books_the_prompt_is_the_judges_and_a_question_is_no_verdict(tea
     assert "asked a question" in verdict.error
 
 
-@pytest.mark.parametrize(
-    ("text", "asks"), ROWS["test_the_last_complete_one_of_question_and_verdict_counts"]
-)
+@each_row("text, asks")
 def test_the_last_complete_one_of_question_and_verdict_counts(text, asks):
     assert questions_of(Answer(text.replace("VERDICT", VERDICT)), RUBRIC, 2) == asks
 

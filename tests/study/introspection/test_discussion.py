@@ -14,7 +14,7 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
-from tables import rows_of
+from tables import each_row
 
 from automedeval.evidence.books import Passage
 from automedeval.models.base import Answer
@@ -33,7 +33,6 @@ from automedeval.study.introspection.revisions import mistake_record
 
 RECORD, ORDER = (4, 2, 5), (2, 0, 1)  # by response; the slots then have 5, 4, 2
 IN_SLOTS, OTHER = (5, 4, 2), (5, 3, 3)
-ROWS = rows_of(__file__)
 
 
 class Scripted(RecordedChat):
@@ -89,7 +88,7 @@ POINTS = {"OTHER": OTHER, "OWN": IN_SLOTS, "ONES": (1, 1, 1), "BEYOND": (5, 6, 1
 LINES = {name: slot_line(points) for name, points in POINTS.items()}
 
 
-@pytest.mark.parametrize(("text", "error", "scores"), ROWS["test_a_suggestion_is_read"])
+@each_row("text, error, scores")
 def test_a_suggestion_is_read(text, error, scores):
     read = read_suggestion(Answer(text.format(**LINES)), AUTOMEDEVAL, IN_SLOTS)
     assert error in (read.error or "")
@@ -102,7 +101,7 @@ def test_a_suggestion_that_failed_or_was_cut_off_is_none():
     assert read_suggestion(Answer(error="filtered"), AUTOMEDEVAL, IN_SLOTS).error == "filtered"
 
 
-@pytest.mark.parametrize(("text", "error", "accepts", "reason"), ROWS["test_a_review_is_read"])
+@each_row("text, error, accepts, reason")
 def test_a_review_is_read(text, error, accepts, reason):
     read = read_review(Answer(text))
     assert error in (read.error or "")

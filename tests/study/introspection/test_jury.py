@@ -3,7 +3,7 @@
 import pytest
 from doubles.agreement_study import read, write
 from doubles.introspection_study import MODELS, case_of, rationale_of, recorded_of
-from tables import rows_of
+from tables import each_row
 
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
@@ -57,9 +57,7 @@ def test_decisions_are_read_and_open_lines_decide_nothing(decide, queued):
     assert rulings["case-1"] == {"decided_by": "jury", "annotator": None, "decision": "keep"}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"), rows_of(__file__)["test_a_line_that_does_not_fit_is_refused"]
-)
+@each_row("change, said")
 def test_a_line_that_does_not_fit_is_refused(decide, queued, change, said):
     line = queued[0] | FILLED
     with pytest.raises(RecordError, match=said):

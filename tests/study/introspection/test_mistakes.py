@@ -12,7 +12,7 @@ from doubles.introspection_study import (
     verdict_of,
 )
 from factories import write
-from tables import rows_of
+from tables import each_row
 
 from automedeval.records import RecordError
 from automedeval.study.dataset.instructions import instruction
@@ -24,7 +24,6 @@ from automedeval.study.introspection.mistakes import (
     read_recorded,
 )
 
-ROWS = rows_of(__file__)
 CASE = case_of(0)
 RECORDED = recorded_of(CASE, (4, 2, 5), order=(2, 0, 1))
 
@@ -59,10 +58,7 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order):
         assert sorted(text.split(", ")) == said(order)
 
 
-@pytest.mark.parametrize(
-    ("record", "scores", "kind"),
-    ROWS["test_other_relations_other_scores_and_nothing_readable_are_mistakes"],
-)
+@each_row("record, scores, kind")
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)], ids=str)
 def test_other_relations_other_scores_and_nothing_readable_are_mistakes(
     record, scores, kind, order
@@ -100,7 +96,7 @@ def test_verdicts_on_other_cases_and_by_other_rubrics_are_passed_over(judged):
         judged(likelihood, elsewhere)
 
 
-@pytest.mark.parametrize(("changes", "said"), ROWS["test_verdicts_that_do_not_fit_are_refused"])
+@each_row("changes, said")
 def test_verdicts_that_do_not_fit_are_refused(judged, changes, said):
     verdict = verdict_of(CASE, (4, 2, 5))
     with pytest.raises(RecordError, match=said):
@@ -131,9 +127,7 @@ def test_every_training_case_must_be_judged(tmp_path):
         read_judges([apart, apart], others)
 
 
-@pytest.mark.parametrize(
-    ("changes", "cases", "said"), ROWS["test_rows_that_do_not_fit_their_cases_are_refused"]
-)
+@each_row("changes, cases, said")
 def test_rows_that_do_not_fit_their_cases_are_refused(changes, cases, said):
     row = instruction(CASE, verdict_of(CASE, (4, 2, 5), "teacher"), AUTOMEDEVAL)
     other = replace(CASE, question="Another question?")

@@ -17,7 +17,7 @@ from doubles.introspection_study import (
 )
 from factories import read, read_json, write
 from programs import failed, succeeded, told
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, digest
@@ -213,9 +213,7 @@ def test_a_second_round_follows_the_first(lessons):
     assert (old["judge"], old["scores"]) == ("consensus", [5, 1, 1])
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"), ROWS["test_folders_that_hold_no_data_set_are_refused"]
-)
+@each_row("changes, said")
 def test_folders_that_hold_no_data_set_are_refused(lessons, changes, said):
     file = lessons.folder / "data" / "statistics.json"
     whole = read_json(file) if changes["splits"] else {}

@@ -10,7 +10,7 @@ from doubles.publishable import packed, set_column, trained
 from doubles.tiny_dataset import build_instructions
 from huggingface_hub import RepoCard
 from programs import failed, run_recipe
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.records import RecordError
 from automedeval.study.publishing.checks import DATASET, MODEL, SECRETS, check_card
@@ -53,9 +53,7 @@ def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset):
     assert sizes == {name: (dataset / name).stat().st_size for name in ROWS["sent"]}
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "content", "message"), ROWS["test_what_does_not_belong_stays"]
-)
+@each_row("kind, name, content, message")
 def test_what_does_not_belong_stays(kind, name, content, message, dataset, checkpoint):
     folder, card = (dataset, None) if kind == DATASET else (checkpoint, CARD_OF_A_MODEL)
     packed(folder, kind, card)
@@ -103,15 +101,13 @@ def test_a_key_in_the_filled_card_is_found(checkpoint):
         packed(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])
 
 
-@pytest.mark.parametrize("text", ROWS["test_what_is_no_key_goes_out"])
+@each_row("text")
 def test_what_is_no_key_goes_out(dataset, text):
     (dataset / "notes.md").write_text(text)
     assert "notes.md" in packed(dataset, DATASET)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "named"), ROWS["test_annotators_go_out_under_pseudonyms_alone"]
-)
+@each_row("name, text, named")
 def test_annotators_go_out_under_pseudonyms_alone(dataset, name, text, named):
     (dataset / name).write_text(text)
     if named:
@@ -161,14 +157,14 @@ def test_a_card_lacks_no_field(name):
         check_card(f"---\n{json.dumps(about)}\n---\n", MODEL, "card")
 
 
-@pytest.mark.parametrize(("old", "new", "message"), ROWS["test_a_card_is_filled_in"])
+@each_row("old, new, message")
 def test_a_card_is_filled_in(old, new, message):
     assert old in CARD_OF_A_MODEL
     with pytest.raises(RecordError, match=message):
         check_card(CARD_OF_A_MODEL.replace(old, new, 1), MODEL, "card")
 
 
-@pytest.mark.parametrize(("arguments", "message"), ROWS["test_a_command_that_cannot_be_meant"])
+@each_row("arguments, message")
 def test_a_command_that_cannot_be_meant(dataset, arguments, message):
     words = [word.format(dataset) for word in arguments]
     failed(run_recipe("publish", *words, "--dry_run"), message)

@@ -10,7 +10,7 @@ from doubles.tiny_model import build_tiny_model
 from factories import read, read_json, write
 from huggingface_hub import ModelCard
 from programs import ROOT, SAMPLE, failed, run_recipe, succeeded
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.meta_evaluation.report.text import answer, credit_of, main_judge
 from automedeval.models.checkpoints import fingerprint
@@ -205,7 +205,7 @@ def test_stages_and_device_come_from_the_records(tiny_model, tmp_path):
     assert "the rows `0123456789ab` on CPU, 2 cores" in card
 
 
-@pytest.mark.parametrize(("name", "rubric"), ROWS["test_the_lines_of_the_card_run"])
+@each_row("name, rubric")
 def test_the_lines_of_the_card_run(tiny_model, tmp_path, name, rubric, capsys):
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
     (folder / "rubric").mkdir()
@@ -216,7 +216,7 @@ def test_the_lines_of_the_card_run(tiny_model, tmp_path, name, rubric, capsys):
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("changes", "message"), ROWS["test_what_is_not_known_is_asked_for"])
+@each_row("changes, message")
 def test_what_is_not_known_is_asked_for(checkpoint, changes, message):
     with pytest.raises(RecordError, match=re.escape(message)):
         filled(checkpoint, **changes)
@@ -231,7 +231,7 @@ def test_only_finished_training_has_a_card(tiny_model, checkpoint):
         filled(checkpoint)
 
 
-@pytest.mark.parametrize(("path", "end"), ROWS["test_of_a_path_its_end_alone_is_told"])
+@each_row("path, end")
 def test_of_a_path_its_end_alone_is_told(path, end):
     assert cell(short_path(path)) == end
 

@@ -9,7 +9,7 @@ import yaml
 from doubles.publishable import ABOUT, trained
 from factories import read, read_yaml
 from programs import ROOT, SAMPLE, failed, run_recipe, told
-from tables import refused, rows_of
+from tables import each_row, refused
 
 from automedeval import Case, load_judge, packaged_rubrics, read_rubric
 from automedeval.models.checkpoints import fingerprint
@@ -77,9 +77,7 @@ def not_loaded(folder: Path, *said: str) -> None:
     prompts._template.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "said"), rows_of(__file__)["test_other_words_are_one_line"]
-)
+@each_row("file, old, new, said")
 def test_other_words_are_one_line(tiny_model, tmp_path, file, old, new, said):
     folder = published(tiny_model, tmp_path / "judge", "automedeval")
     text = (folder / "rubric" / file).read_text()

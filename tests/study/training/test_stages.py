@@ -21,7 +21,7 @@ from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from factories import read_yaml
 from jinja2 import TemplateError
 from programs import ROOT, failed, run_recipe
-from tables import rows_of
+from tables import each_row, rows_of
 from torch.optim import SGD
 from transformers import AutoTokenizer, get_scheduler
 from trl import ModelConfig, SFTConfig
@@ -124,7 +124,7 @@ def test_rows_that_cannot_be_trained_on(rows, fault, encoder):
         tokenize(data, "d", encoder, 60)
 
 
-@pytest.mark.parametrize(("dataset", "fault"), ROWS["test_a_dataset_that_cannot_be_read"])
+@each_row("dataset, fault")
 def test_a_dataset_that_cannot_be_read(dataset, fault):
     with pytest.raises(RecordError, match=fault):
         read_rows(dataset, "stage1")
@@ -147,9 +147,7 @@ def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path):
 # --- where a run may start --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("history", "splits", "data", "fault"), ROWS["test_a_stage_starts_where_the_curriculum_allows"]
-)
+@each_row("history, splits, data, fault")
 def test_a_stage_starts_where_the_curriculum_allows(history, splits, data, fault):
     statistics = {"curriculum": SPLITS, "round": ROUND, "none": {}}[data]
     with pytest.raises(RecordError, match=fault) if fault else nullcontext():
@@ -365,7 +363,7 @@ def test_the_rates_of_a_run_are_those_of_warmup_decay():
         linear.step()
 
 
-@pytest.mark.parametrize(("settings", "fault"), ROWS["refused settings of DeepSpeed"])
+@each_row("settings, fault")
 def test_a_file_of_deepspeed_may_not_take_what_the_run_says(settings, fault, tmp_path, monkeypatch):
     pytest.importorskip("deepspeed")
     # Later tests would load their models in pieces.
