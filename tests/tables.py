@@ -25,10 +25,12 @@ def rows_of(test_file: str) -> dict[str, Any]:
 
 
 def each_row(names: str) -> Callable:
-    """Run a test once for each of its rows, with these arguments, as in "change, message"."""
+    """Run a test once for each of its rows, with these arguments, as in "change, message"; rows may have names."""
 
     def with_rows(test: Callable) -> Callable:
         rows = rows_of(inspect.getfile(test))[test.__name__]
+        if isinstance(rows, dict):
+            return pytest.mark.parametrize(names, rows.values(), ids=rows)(test)
         return pytest.mark.parametrize(names, rows)(test)
 
     return with_rows

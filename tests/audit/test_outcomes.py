@@ -103,13 +103,9 @@ def trial_of(perturbation: Perturbation) -> Trial:
     return trial
 
 
-OUTCOMES = ROWS["test_outcomes_of_a_trial"]
-
-
-@pytest.mark.parametrize("name", OUTCOMES)
-def test_outcomes_of_a_trial(name):
+@each_row("perturbation, scores, expected, first, shifts, hits, counted, lost")
+def test_outcomes_of_a_trial(perturbation, scores, expected, first, shifts, hits, counted, lost):
     """The case's own verdict is `BEFORE`; a change of both sides has scores of its first side, too."""
-    perturbation, scores, expected, first, shifts, *counts = OUTCOMES[name]
     after = verdict(0, CLEAN.slots, scores, expected_scores=expected, valid=bool(scores))
     before = BEFORE
     if first:
@@ -117,7 +113,7 @@ def test_outcomes_of_a_trial(name):
     trial = trial_of(perturbation_of(perturbation))
     outcome = READER.compare(trial, before, after)
     assert list(outcome.shifts) == pytest.approx(shifts)
-    assert [outcome.hits, outcome.counted, outcome.lost] == counts
+    assert [outcome.hits, outcome.counted, outcome.lost] == [hits, counted, lost]
     assert outcome.asked == 1
 
 

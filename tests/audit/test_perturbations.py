@@ -17,8 +17,6 @@ from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
 
-ROWS = rows_of(__file__)
-
 
 def by_name(edits) -> dict:
     return {edit.name: edit for edit in edits}
@@ -57,7 +55,7 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
     kinds = {danger.kind for danger in DANGERS.values()}
     assert {twin.kind for twin in TWINS.values()} == kinds
     assert not TWINS.keys() & DANGERS.keys()
-    rows = ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
+    rows = rows_of(__file__)["test_a_harm_makes_a_fact_dangerous_or_finds_none"]
     assert {name for name, _, dangerous in rows if dangerous} == DANGERS.keys()
     texts = []
     for name in ("train_cases.jsonl", "test_cases.jsonl", "two_bots.jsonl"):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tables import each_row, rows_of
+from tables import each_row
 
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
 from automedeval.audit.trials import Planner, Trial, ValuedAnswer
@@ -14,7 +14,6 @@ from automedeval.records import Case
 from automedeval.rubrics import read_rubric
 
 RUBRIC = read_rubric("automedeval")
-ROWS = rows_of(__file__)
 PACKAGED = {each.name: each for each in read_perturbations()}
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 
@@ -130,10 +129,7 @@ def left_out(case: Case) -> set[str]:
     return out
 
 
-NOT_IDLE = ROWS["test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted"]
-
-
-@pytest.mark.parametrize(("question", "names"), NOT_IDLE)
+@each_row("question, names")
 def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question, names):
     assert left_out(case_of(question)) == set(names)
 

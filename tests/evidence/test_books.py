@@ -10,8 +10,6 @@ from tables import each_row, refused, rows_of
 from automedeval.evidence.books import Book, Passage, find_books
 from automedeval.records import RecordError
 
-ROWS = rows_of(__file__)
-
 
 def count(texts):
     """Count words, and every eight characters of a long one."""
@@ -73,7 +71,7 @@ def test_a_passage_is_known_by_its_content_alone(tmp_path):
 
 
 def test_json_lines_keep_book_section_and_page(tmp_path):
-    file = write(tmp_path / "shelf.jsonl", ROWS["json lines"])
+    file = write(tmp_path / "shelf.jsonl", rows_of(__file__)["json lines"])
     wanted = [
         Passage.of("B", "Heart > Drugs", 3, "One."),
         Passage.of("B", "Drugs", None, "Two."),

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tables
 from doubles.agreement_study import CASES, read
 from programs import error_line, flags, run_recipe, succeeded
+from tables import each_row
 
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
@@ -61,10 +61,7 @@ def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder():
     assert verdict.expected_scores == (0.6, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "baseline", "error"),
-    tables.rows_of(__file__)["test_a_text_without_words_makes_a_verdict_invalid"],
-)
+@each_row("changes, baseline, error")
 def test_a_text_without_words_makes_a_verdict_invalid(changes, baseline, error):
     (verdict,) = BaselineJudge(baseline, encoder=Lengths())([Case.from_dict(TWO | changes)])
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)

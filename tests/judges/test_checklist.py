@@ -15,8 +15,7 @@ from automedeval.records import Case, RecordError
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.rubric import PACKAGED
 
-ROWS = rows_of(__file__)
-CRITERIA = ROWS["criteria"]
+CRITERIA = rows_of(__file__)["criteria"]
 RESPONSES = [
     {"model": "a", "text": "Take 400 mg with food."},
     {"model": "b", "text": "It is harmless."},

@@ -13,12 +13,11 @@ from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, failed, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
-from tables import rows_of, with_words
+from tables import each_row, rows_of, with_words
 
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)
-FAULTS = ROWS["test_a_fault_is_one_plain_line_and_nothing_is_written"]
 DEGREES = ["none", "mild", "moderate", "severe", "death"]
 NUMBER_OF = {degree: number for number, degree in enumerate(DEGREES)}  # none of "cannot be told"
 MODERATE = 2
@@ -215,7 +214,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     assert with_harm.result["models"] == bare.result["models"], "no score depends on harm"
 
 
-@pytest.mark.parametrize(("file", "line", "change", "said"), FAULTS)
+@each_row("file, line, change, said")
 def test_a_fault_is_one_plain_line_and_nothing_is_written(
     study, tmp_path, file, line, change, said
 ):

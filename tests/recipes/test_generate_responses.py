@@ -187,17 +187,13 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 
 
-# as the repositories that the files cite build them, and where the next turn begins
-PROMPTS = ROWS["prompts"]
-
-
-@pytest.mark.parametrize("name", PROMPTS)
-def test_a_candidate_is_asked_as_it_was_tuned(name, tiny_model):
+@each_row("name, prompt, stop")
+def test_a_candidate_is_asked_as_it_was_tuned(name, prompt, stop, tiny_model):
     chat = local_chat(tiny_model, chat_template_path=str(FORMATS / f"{name}.jinja"))
     set_up(chat)
     (ids,) = chat.encoder.encode([response_prompt(Case("c", "Why?", ()), name).messages])
-    prompt = chat.tokenizer.decode(ids).removeprefix("<|im_start|>")
-    assert [prompt, chat.stop] == PROMPTS[name]
+    assert chat.tokenizer.decode(ids).removeprefix("<|im_start|>") == prompt
+    assert chat.stop == stop
 
 
 def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questions):

@@ -6,13 +6,11 @@ import re
 from functools import partial
 from pathlib import Path
 
-import pytest
 from factories import read, read_json, write
 from programs import failed, run_command, succeeded, told
-from tables import rows_of, write_csv
+from tables import each_row, rows_of, write_csv
 
-TABLES = rows_of(__file__)
-QUESTIONS = TABLES["questions"]
+QUESTIONS = rows_of(__file__)["questions"]
 
 
 def table(file: Path, rows: list[list[str]], *names: str) -> Path:
@@ -47,10 +45,7 @@ def shown(case: dict) -> dict[str, str]:
     return {response["model"]: response["text"] for response in case["responses"]}
 
 
-JOINED = TABLES["test_tables_of_versions_are_joined"]
-
-
-@pytest.mark.parametrize(("tables", "words", "joined", "said"), JOINED.values(), ids=JOINED)
+@each_row("tables, words, joined, said")
 def test_tables_of_versions_are_joined(tables, words, joined, said, tmp_path, monkeypatch):
     """`joined` has the answers to each question, or those of each case by its id, and more of the case where it says so."""
     monkeypatch.chdir(tmp_path)
@@ -65,10 +60,7 @@ def test_tables_of_versions_are_joined(tables, words, joined, said, tmp_path, mo
         assert cases[name].items() >= case.get("case", {}).items()
 
 
-FAULTS = TABLES["test_tables_that_do_not_fit_together_are_one_line"]
-
-
-@pytest.mark.parametrize(("tables", "words", "said"), FAULTS.values(), ids=FAULTS)
+@each_row("tables, words, said")
 def test_tables_that_do_not_fit_together_are_one_line(tables, words, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     failed(of_versions(tables, words), said)

@@ -191,17 +191,14 @@ def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule, oth
     told(judged(blank=other), "texts changed: ")
 
 
-COMMANDS = TABLES["test_a_program_asks_before_it_writes"]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_program_asks_before_it_writes(with_blanks, tmp_path, name):
-    words = COMMANDS[name].split()
+@each_row("command")
+def test_a_program_asks_before_it_writes(with_blanks, tmp_path, command):
+    words = command.split()
     failed(
-        run_command(name, *words),
+        run_command(*words),
         f"t.csv: {BLANK} of 12 answers are blank (rowan 2, alder 2, larch 1)",
         "--blank lowest",
         "--blank skip",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
-    assert "answers are blank" not in run_command(name, *words, blank="skip").stderr
+    assert "answers are blank" not in run_command(*words, blank="skip").stderr

@@ -1,7 +1,6 @@
 """automedeval prepare by its command: tables and public sets become cases, and what is left out is counted and named."""
 
 import pyarrow as pa
-import pytest
 from doubles.agreement_study import case_of
 from factories import read, read_json, write
 from programs import ROOT, failed, run_recipe, told
@@ -62,10 +61,7 @@ def test_the_same_rows_give_the_same_draw(tmp_path):
     assert len(first) == 5
 
 
-MADE = ROWS["test_rows_become_cases"]
-
-
-@pytest.mark.parametrize(("given", "options", "said", "cases"), MADE.values(), ids=MADE)
+@each_row("given, options, said, cases")
 def test_rows_become_cases(tmp_path, given, options, said, cases):
     """Each of `cases` is a part of what one case has, in their order."""
     told(prepared(tmp_path, given, **options), said)
@@ -89,10 +85,7 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path, monkeypatch):
     assert cases[0]["responses"] == [{"model": "m1", "text": "No"}]
 
 
-ALMOST = ROWS["test_the_columns_of_a_layout_and_others_are_asked_about"]
-
-
-@pytest.mark.parametrize(("text", "layout", "others"), ALMOST.values(), ids=ALMOST)
+@each_row("text, layout, others")
 def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, layout, others):
     said = f": has the columns of {layout}, and {others}: --layout {layout} leaves these out, and "
     failed(prepared(tmp_path, text), said, "--columns question=NAME")
@@ -134,10 +127,7 @@ def test_an_id_that_no_row_has_is_named(tmp_path, ids, message):
     failed(prepared(tmp_path, RATED, layout="cases", ids=wanted), f"{wanted}:{message}")
 
 
-FAULTS = ROWS["test_a_fault_is_told_in_one_line_and_nothing_is_written"]
-
-
-@pytest.mark.parametrize(("rows", "arguments", "message"), FAULTS.values(), ids=FAULTS)
+@each_row("rows, arguments, message")
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
     failed(prepared(tmp_path, rows, *arguments), message)
     assert not (tmp_path / "out").exists()

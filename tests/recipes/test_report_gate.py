@@ -24,7 +24,6 @@ from doubles.endpoint import EndpointDouble, answer
 from programs import ROOT, failed, run_command, succeeded
 from tables import each_row, rows_of, write_csv
 
-ROWS = rows_of(__file__)
 RTL = "روبوت"
 
 
@@ -213,15 +212,12 @@ def test_the_workflow_of_the_documents_runs_the_gate(tmp_path, monkeypatch):
     assert done.returncode == 3
 
 
-NIGHTS = ROWS["test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse"]
-
-
-@pytest.mark.parametrize(("tonight", "statuses", "fails"), NIGHTS)
+@each_row("tonight, statuses, fails")
 def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     tmp_path, monkeypatch, tonight, statuses, fails
 ):
     judge = "careful"
-    scores_of = ROWS["scores_of_the_judges"]
+    scores_of = rows_of(__file__)["scores_of_the_judges"]
 
     def reply(body):
         prompt = body["messages"][-1]["content"]

@@ -50,10 +50,7 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
     assert CaseFile(file).table.notes == ROWS["notes on a table"]
 
 
-FAULTS = ROWS["test_what_is_unclear_or_would_be_lost_or_invented_stops"]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault["name"] for fault in FAULTS])
+@each_row("fault")
 def test_what_is_unclear_or_would_be_lost_or_invented_stops(tmp_path, fault):
     file = write(tmp_path / f"a.{fault.get('kind', 'csv')}", fault["text"])
     with pytest.raises(RecordError, match=fault["said"]):
@@ -112,10 +109,7 @@ def spreadsheet(file, cells):
     return file
 
 
-SHEETS = ROWS["test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read"]
-
-
-@pytest.mark.parametrize(("cells", "message"), SHEETS.values(), ids=SHEETS)
+@each_row("cells, message")
 def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path, cells, message):
     with pytest.raises(RecordError, match=message):
         list(read_cases(spreadsheet(tmp_path / "a.xlsx", cells)))

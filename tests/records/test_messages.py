@@ -9,12 +9,10 @@ from tables import each_row, rows_of
 
 from automedeval import read_cases
 
-ROWS = rows_of(__file__)
-
 
 @each_row("question, read")
 def test_a_conversation_is_read_with_parts_and_tool_calls(question, read, tmp_path):
-    row = {"id": 7, "question": question, "responses": ROWS["messages"][-1]}
+    row = {"id": 7, "question": question, "responses": rows_of(__file__)["messages"][-1]}
     (case,) = read_cases(write(tmp_path / "cases.jsonl", [row]))
     assert case.id == "7"
     assert case.question == read

@@ -75,11 +75,7 @@ def test_a_rater_may_be_called_as_a_model_is_where_a_column_names_the_model(tmp_
     assert read_ratings(str(file), Cases([case], "c")).annotators == ["doctor_1", "doctor_2"]
 
 
-@pytest.mark.parametrize(
-    "row",
-    ROWS["test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s"],
-    ids=lambda row: row[0],
-)
+@each_row("row")
 def test_a_column_of_scores_may_be_one_annotator_s_or_one_criterion_s(row, tmp_path):
     head, row, annotators, criteria, *notes = row
     file = tmp_path / "r.csv"

@@ -22,8 +22,9 @@ from automedeval.records import (
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.types import repeats
 
-ROWS = rows_of(__file__)
-CASE, RATING, VERDICT = (ROWS["records"][kind] for kind in ("Case", "Rating", "Verdict"))
+CASE, RATING, VERDICT = (
+    rows_of(__file__)["records"][kind] for kind in ("Case", "Rating", "Verdict")
+)
 PAIR = VERDICT | {"pair": ["m1", "m2"], "choices": {"bias": "neither"}}
 PAIR |= {"scores": None, "expected_scores": None}
 ANSWER = {"model": "m", "text": "x"}
@@ -79,10 +80,7 @@ def test_a_faulty_record_is_named_by_file_and_line(tmp_path, name, change, said)
         next(records)
 
 
-LINES = ROWS["test_a_line_that_is_no_object_is_named_by_file_and_line"]
-
-
-@pytest.mark.parametrize(("line", "said"), LINES.values(), ids=LINES)
+@each_row("line, said")
 def test_a_line_that_is_no_object_is_named_by_file_and_line(tmp_path, line, said):
     path = tmp_path / "cases.jsonl"
     content = line if isinstance(line, bytes) else line.encode()

@@ -9,7 +9,7 @@ from doubles.case_criteria import read_rubric as with_criteria
 from doubles.own_rubric import own_rubric
 from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, flags, run_recipe
-from tables import each_row, refused, rows_of
+from tables import each_row, refused
 
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
@@ -17,11 +17,8 @@ from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages
 
-ROWS = rows_of(__file__)
-ATTACKS = ROWS["test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte"]
 
-
-@pytest.mark.parametrize("template", ATTACKS.values(), ids=list(ATTACKS))
+@each_row("template")
 def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
     template, tmp_path, monkeypatch
 ):

@@ -11,8 +11,6 @@ from tables import each_row, rows_of
 from automedeval.stats import growth_curve
 from automedeval.stats.growth_curve import Curve, forecast
 
-ROWS = rows_of(__file__)
-
 TABLE_5 = [0.4461, 0.4713, 0.4865]  # triple accuracy after rounds 0, 1 and 2
 # Appendix F. At t = 6 the curve is 0.5213; the paper prints 52.21 %.
 PAPER = Curve(a=0.5274, b=0.453, c=2.83)
@@ -43,7 +41,7 @@ def test_three_rounds_are_met_exactly_and_have_no_interval():
     assert third == {"round": 3, "value": curve.at(3), "low": None, "high": None}
 
 
-CURVES = [Curve(*constants) for constants in ROWS["curves"]]
+CURVES = [Curve(*constants) for constants in rows_of(__file__)["curves"]]
 
 
 @pytest.mark.parametrize("rounds", [3, 4, 6, 10])
