@@ -39,7 +39,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
 from automedeval.records.tables.cases import read_cases
-from automedeval.study.dataset.decontamination import Evaluation
+from automedeval.study.dataset.decontamination import leaks
 from automedeval.study.dataset.synthetic_lists import lists_of_pairs
 from automedeval.study.training.adapter import train_adapter
 
@@ -123,10 +123,9 @@ def scored_cases(args: ListArguments) -> Iterator[Scored]:
 def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
     """Return the cases that repeat no evaluation case; print the arithmetic."""
     files = (read_cases(path, **args.table) for path in args.evaluation_cases)
-    evaluation = Evaluation(chain.from_iterable(files))
-    leaks = dict(evaluation.leaks(case for case, _ in scored))
-    print(arithmetic("cases", len(scored), Counter(leaks.values())))
-    return [(case, scores) for case, scores in scored if case.id not in leaks]
+    kinds = leaks([case for case, _ in scored], chain.from_iterable(files))
+    print(arithmetic("cases", len(scored), Counter(kinds.values())))
+    return [(case, scores) for case, scores in scored if case.id not in kinds]
 
 
 def with_an_order(scored: list[Scored]) -> list[Scored]:

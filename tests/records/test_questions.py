@@ -8,7 +8,7 @@ from tables import write_csv
 from automedeval.records import Case, key_of
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.tables.ratings import placed_ratings
-from automedeval.study.dataset.decontamination import Evaluation
+from automedeval.study.dataset.decontamination import leaks
 
 ASKED = "May my daughter take two tablets of paracetamol?"
 SYSTEM = {"role": "system", "content": "You are a careful doctor. Answer in plain words."}
@@ -26,8 +26,8 @@ def case(question, text):
 def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     """It is a leak, one case of two versions, and what a table of ratings means by its text."""
     plain, talk = case(ASKED, "Ask a doctor."), case(question, "One tablet is enough for her.")
-    leaks = Evaluation([Case.from_dict(talk)]).leaks([Case.from_dict(plain)])
-    assert list(leaks) == [("one", "question of an evaluation case")]
+    found = leaks([Case.from_dict(plain)], [Case.from_dict(talk)])
+    assert found == {"one": "question of an evaluation case"}
     first, second = write(tmp_path / "v1.jsonl", [talk]), write(tmp_path / "v2.jsonl", [plain])
     versions = (f"v1={first}", f"v2={second}")
     judged = run_command("judge", *versions, judge="baseline:longer text", output=tmp_path / "out")

@@ -39,7 +39,7 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path):
     ratings = str(write(tmp_path / "ratings.jsonl", checks(strong)))
 
     first = verified(tmp_path, "plan_verified.yaml", verdicts, ratings)
-    kept = {case_id for case_id, _ in first.facts}
+    kept = {case_id for case_id, _ in first.verdicts}
     assert len(kept) == 9569
     for name, percent in MET.items():
         assert any(
@@ -50,7 +50,7 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path):
     weak = [verdict(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
     verdicts.append(str(write(tmp_path / "weak.jsonl", weak)))
     data = verified(tmp_path, "plan.yaml", verdicts, ratings)
-    found = assign(data.plan, {key: fact.quality for key, fact in data.facts.items()})
+    found = assign(data.plan, {key: verdict.quality for key, verdict in data.verdicts.items()})
     counts = {}
     for name, keys in found.splits.items():
         counts[name] = Counter(teacher for _, teacher in keys)

@@ -5,7 +5,7 @@ Texts are compared by their words (`records.language.normalise`). A shingle is a
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 
@@ -55,41 +55,37 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     return repeats
 
 
-class Evaluation:
-    """Hold the texts of evaluation cases, and find training cases that repeat them."""
-
-    def __init__(self, cases: Iterable[Case]):
-        self._questions: list[str] = []
-        self._sizes: list[int] = []  # of the long texts: how many shingles each has
-        self._owners: dict[int, list[int]] = defaultdict(list)  # of a shingle: such texts
-        for case in cases:
-            self._questions.append(patient_question(case.question))
-            for text in _long_texts(case):
-                own = shingles(text)
-                for shingle in own:
-                    self._owners[shingle].append(len(self._sizes))
-                self._sizes.append(len(own))
-
-    def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str]]:
-        """Yield (case id, kind of leak) for each training case that leaks; only the first kind found."""
-        cases, count = list(cases), len(self._questions)
-        questions = [*self._questions, *(patient_question(case.question) for case in cases)]
-        for case, earlier in zip(cases, near_duplicates(questions, kept=count)[count:]):
-            if earlier is not None and earlier < count:
-                yield case.id, "question of an evaluation case"
-            elif any(map(self._is_known, _long_texts(case))):
-                yield case.id, "text of an evaluation case"
-            elif holds_reference(case):
-                yield case.id, "reference in a response"
-
-    def _is_known(self, text: str) -> bool:
-        """Return whether the known texts hold more than `MOST_SHARED` of this text's shingles, or it holds as many of one's."""
+def leaks(cases: Sequence[Case], evaluation: Iterable[Case]) -> dict[str, str]:
+    """Return id → kind of leak of the training cases that repeat evaluation cases; only the first kind found."""
+    apart = list(evaluation)
+    questions = [patient_question(case.question) for case in [*apart, *cases]]
+    repeats = near_duplicates(questions, kept=len(apart))
+    sizes: list[int] = []  # of the long texts of evaluation cases: how many shingles each has
+    owners: dict[int, list[int]] = defaultdict(list)  # of a shingle: such texts
+    for text in chain.from_iterable(map(_long_texts, apart)):
         own = shingles(text)
-        held = [self._owners[shingle] for shingle in own if shingle in self._owners]
-        if len(held) > MOST_SHARED * len(own):
-            return True
-        counts = Counter(chain.from_iterable(held))
-        return any(count > MOST_SHARED * self._sizes[at] for at, count in counts.items())
+        for shingle in own:
+            owners[shingle].append(len(sizes))
+        sizes.append(len(own))
+    kinds = {}
+    for case, earlier in zip(cases, repeats[len(apart) :]):
+        if earlier is not None and earlier < len(apart):
+            kinds[case.id] = "question of an evaluation case"
+        elif any(_is_known(text, owners, sizes) for text in _long_texts(case)):
+            kinds[case.id] = "text of an evaluation case"
+        elif holds_reference(case):
+            kinds[case.id] = "reference in a response"
+    return kinds
+
+
+def _is_known(text: str, owners: Mapping[int, list[int]], sizes: Sequence[int]) -> bool:
+    """Return whether the known texts hold more than `MOST_SHARED` of this text's shingles, or it holds as many of one's."""
+    own = shingles(text)
+    held = [owners[shingle] for shingle in own if shingle in owners]
+    if len(held) > MOST_SHARED * len(own):
+        return True
+    counts = Counter(chain.from_iterable(held))
+    return any(count > MOST_SHARED * sizes[at] for at, count in counts.items())
 
 
 def holds_reference(case: Case) -> bool:

@@ -11,7 +11,6 @@ from automedeval.records import (
     JsonObject,
     RecordError,
     Verdict,
-    as_shown,
     errors_at,
     named_file,
     placed_verdicts,
@@ -22,32 +21,6 @@ from automedeval.records.types import take
 from automedeval.rubrics import Rubric
 
 Key = tuple[str, str]  # (case id, teacher)
-
-
-@dataclass(slots=True)
-class JudgedCase:
-    """A case, and one teacher's verdict on it.
-
-    `failed` are the criteria that it fails by the physicians' ratings, None if nobody rated it.
-    """
-
-    case: Case
-    verdict: Verdict
-    failed: tuple[str, ...] | None = None
-
-    @property
-    def quality(self) -> str | None:
-        return self.verdict.quality
-
-    @property
-    def rated(self) -> tuple[str, str, str]:
-        """Return what ratings call the verdict: case id, judge, digest."""
-        return self.case.id, self.verdict.judge, self.verdict.digest
-
-    @property
-    def shown(self) -> tuple[Case, Verdict]:
-        """Return the case with the responses that the verdict is on, and the verdict."""
-        return as_shown(self.case, self.verdict), self.verdict
 
 
 def counted(numbers: Mapping[str, int]) -> str:
@@ -61,14 +34,14 @@ class JudgedCases:
 
     Attributes:
         rubrics: by name; what a verdict may be by.
-        cases, facts: the cases by id, the verdicts by (case id, teacher).
+        cases, verdicts: the cases by id, the verdicts by (case id, teacher).
         dropped: a record of every verdict that was rejected.
         arithmetic: the lines reported so far.
     """
 
     rubrics: Mapping[str, Rubric]
     cases: dict[str, Case] = field(default_factory=dict)
-    facts: dict[Key, JudgedCase] = field(default_factory=dict)
+    verdicts: dict[Key, Verdict] = field(default_factory=dict)
     dropped: list[JsonObject] = field(default_factory=list)
     arithmetic: list[str] = field(default_factory=list)
 
@@ -104,15 +77,15 @@ class JudgedCases:
         for place, verdict in placed_verdicts(verdicts, self.cases, with_reference=True):
             with errors_at(place):
                 self._take(verdict)
-        number = len(self.facts) + len(self.dropped)
+        number = len(self.verdicts) + len(self.dropped)
         line = arithmetic("verdicts", number, Counter(record["reason"] for record in self.dropped))
-        if not self.facts:
+        if not self.verdicts:
             raise RecordError(f"{line}: no verdict is left")
-        by_teacher = Counter(teacher for _, teacher in self.facts)
+        by_teacher = Counter(teacher for _, teacher in self.verdicts)
         self.report(f"{len(self.cases):,} cases", f"{line}; {counted(by_teacher)}")
 
     def _take(self, verdict: Verdict) -> None:
-        """Keep a verdict as a fact on its case, or reject it; RecordError if somebody has to mend it."""
+        """Keep a verdict, or reject it; RecordError if somebody has to mend it."""
         if verdict.teacher is None:
             raise RecordError("'teacher' is missing; instructions are built from teacher verdicts")
         key = (verdict.case_id, verdict.teacher)
@@ -124,20 +97,19 @@ class JudgedCases:
             raise RecordError(
                 f"no rubric {verdict.rubric!r} among {known}; give yours with --rubrics"
             )
-        if key in self.facts:
+        if key in self.verdicts:
             raise RecordError(f"a second verdict of the teacher {key[1]!r} on case {case.id!r}")
         if verdict.quality not in (None, "high", "low"):
             raise RecordError(f"'quality' must be high, low or null, not {verdict.quality!r}")
         # What no instruction uses is most of a teacher's record.
         extra = {name: value for name, value in verdict.extra.items() if name != "transcript"}
-        slim = replace(verdict, raw="", knowledge=None, extra=extra)
-        self.facts[key] = JudgedCase(case, slim)
+        self.verdicts[key] = replace(verdict, raw="", knowledge=None, extra=extra)
 
     def reject(self, what: str, faults: Mapping[Key, str], number: int | None = None) -> str:
         """Reject the verdicts that have a fault; return the line that reports it of all verdicts, or of a `number` of them."""
-        number = len(self.facts) if number is None else number
+        number = len(self.verdicts) if number is None else number
         for key, fault in faults.items():
-            self._drop(self.facts.pop(key).verdict, fault)
+            self._drop(self.verdicts.pop(key), fault)
         return arithmetic(what, number, Counter(faults.values()))
 
     def _drop(self, verdict: Verdict, reason: str) -> None:
