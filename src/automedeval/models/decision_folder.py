@@ -7,7 +7,7 @@ Unlike the pipeline it answers in batches, and computes once what all prompts be
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -21,7 +21,6 @@ from automedeval.models.base import (
     Answers,
     Ids,
     Prompt,
-    Results,
     Slot,
     Wanted,
     answer_groups,
@@ -98,7 +97,8 @@ class LocalDecisions(LocalChat):
             yield from super().answer(prompts, wanted)
             return
         asked = [self._asked(prompt) for prompt in prompts]
-        for index, shares in answer_groups(asked, wanted or [True] * len(prompts), self._odds):
+        ask = partial(self._by_batches, compute=self._answer_questions)
+        for index, shares in answer_groups(asked, wanted or [True] * len(prompts), ask):
             if fault := next((share for share in shares if isinstance(share, Answer)), None):
                 yield index, fault
                 continue
@@ -108,12 +108,9 @@ class LocalDecisions(LocalChat):
             usage = {"prompt_tokens": read, "completion_tokens": 0}
             yield index, Answer.of_odds(odds, usage=usage)
 
-    def _odds(self, asked: list[Question], wanted: list[bool]) -> Results:
-        """Yield (index, probabilities of its labels) of the wanted questions."""
-        return self._by_batches(asked, wanted, self._answer_questions)
-
     @torch.inference_mode()
     def _answer_questions(self, questions: list[Question]) -> list[list[float]]:
+        """Return the probabilities of the labels of each question."""
         batch = self._batch(questions, self.forward_tokens)
         batch.feed([question.ids for question in questions])
         return [

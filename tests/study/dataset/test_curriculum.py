@@ -119,7 +119,7 @@ def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path, change, told):
 def test_a_share_is_rounded_down_and_exact(take, there, number):
     content = {"teacher": "strong", "take": take}
     part = Part.read(YamlFile("plan.yaml"), content, "test.", "test", ("strong",))
-    assert part.number(there, free=0) == number
+    assert len(read_plan(PAPER).first(part, there, ["case"] * there)) == number
 
 
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])

@@ -67,8 +67,7 @@ def rationale_score(
     predictions, references = check_texts(predictions, references)
     if bert_model is None and bart_model is None:
         raise ValueError("bert_model and bart_model are both None: nothing to compute")
-    has_accelerator = torch.accelerator.is_available()
-    device = str(torch.accelerator.current_accelerator()) if has_accelerator else "cpu"
+    device = str(torch.accelerator.current_accelerator(check_available=True) or "cpu")
     items = list(zip(predictions, references))
     result: dict[str, Any] = {"revisions": {}}
     empty: set[int] = set()
@@ -319,8 +318,7 @@ class RationaleScore(evaluate.Metric):
 
     def add(self, *, prediction=None, reference=None, **kwargs) -> None:
         """Add one item with one reference or several; ValueError names what is not a text."""
-        (prediction,), (reference,) = check_texts([prediction], [reference])
-        evaluate.Metric.add(self, prediction=prediction, reference=reference, **kwargs)
+        self.add_batch(predictions=[prediction], references=[reference], **kwargs)
 
     def _compute(
         self, predictions: list[str], references: list[list[str]], **settings: Any

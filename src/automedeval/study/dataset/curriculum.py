@@ -76,12 +76,6 @@ class Part:
         is_any = "any" in (self.quality, other.quality)
         return self.teacher == other.teacher and (is_any or self.quality == other.quality)
 
-    def number(self, whole: int, free: int) -> int:
-        """Return how many verdicts it takes of the `free` ones; a share is of the `whole`, whatever is free."""
-        if self.take is None:
-            return free
-        return int(self.take * whole) if isinstance(self.take, Fraction) else self.take
-
     def __str__(self) -> str:
         return self.teacher if self.quality == "any" else f"{self.teacher}, quality {self.quality}"
 
@@ -111,8 +105,13 @@ class Plan:
         return any(part.quality != "any" for part in parts)
 
     def first(self, part: Part, whole: int, cases: list[str]) -> list[str]:
-        """Return the first of these cases, as many as a part takes, see `Part.number`; RecordError if it asks for more."""
-        number = part.number(whole, len(cases))
+        """Return the first of these cases, as many as a part takes; RecordError if it asks for more.
+
+        A share is of the `whole` number of cases, however many of them are left.
+        """
+        number = len(cases) if part.take is None else part.take
+        if isinstance(number, Fraction):
+            number = int(number * whole)
         if number > len(cases):
             asked = f"asks for {number:,} of {part}, and there are {len(cases):,}"
             raise RecordError(f"{self.place}: {part.purpose}: {asked}")

@@ -5,7 +5,9 @@ TRL's prompt-completion data sets.
 """
 
 import random
+from collections.abc import Sequence
 
+from automedeval.models.base import Messages
 from automedeval.records import Case, JsonObject, RecordError, Verdict, as_shown, digest
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
@@ -13,16 +15,21 @@ from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, renamed
 
 
+def row_prompt(case: Case, order: Sequence[int], rubric: Rubric, with_reasons: bool) -> Messages:
+    """Return the prompt of a training row, which shows the responses of a case in this order."""
+    texts = [case.responses[index].text for index in order]
+    return judge_messages(rubric, case.question, texts, case.reference, with_reasons)
+
+
 def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> JsonObject:
     """Return the row of a teacher's verdict; its keys are the columns of `folder.SCHEMA`.
 
     If the verdict has no rationale, the prompt asks for scores alone. The seed decides, with the case's id, in which slot each
-    response is shown. RecordError if the verdict does not fit the case or the rubric, or is not a score for each response.
+    response is shown. RecordError if the verdict is on other responses, or is not a score of the rubric's scale for each.
     """
     # Paper: the tuple is (question, two responses, reference), the figures show three doctors: the reference is the third, if
     # the teacher judged it so (recipes/distill.py).
     case = as_shown(case, verdict)
-    verdict.check_fit(len(case.responses))
     order = list(verdict.order)
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
     random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
@@ -35,8 +42,7 @@ def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> 
     low, high = rubric.scale
     if any(score is None or not low <= score <= high for score in scores):
         raise RecordError(f"{place}: scores must be from {low} to {high}, not {list(scores)}")
-    texts = [case.responses[index].text for index in order]
-    prompt = judge_messages(rubric, case.question, texts, case.reference, rationale=bool(rationale))
+    prompt = row_prompt(case, order, rubric, bool(rationale))
     return {
         "prompt": prompt,
         "case_id": case.id,

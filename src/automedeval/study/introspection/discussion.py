@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from automedeval.judges.chat_judge import read_answer
 from automedeval.models.base import Answer, Dialogue, Prompt
 from automedeval.records import JsonObject, RecordError, digest
 from automedeval.records.journal import Journal, arithmetic, now
@@ -218,9 +219,9 @@ class Discussion:
 
     def _read_revision(self, piece: Mapping[str, Any]) -> ParsedAnswer:
         slots = len(self.order)
-        reading = parse_verdict(piece["text"], self.rubric, slots, truncated=piece["truncated"])
-        if piece["error"] or not reading.valid:
-            return replace(reading, valid=False, error=piece["error"] or reading.error)
+        reading = read_answer(_answer(piece), self.rubric, slots)
+        if not reading.valid:
+            return reading
         if reading.scores != self.suggestion.scores:
             return ParsedAnswer(False, "other points than the accepted suggestion's")
         if self.on_record.rationale is None:  # a row without a rationale stays without one

@@ -22,8 +22,8 @@ from automedeval.records import (
 from automedeval.records.journal import arithmetic
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
-from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import as_recorded, by_slot, seen_from
+from automedeval.study.dataset.instructions import row_prompt
 
 AGREED = "agreed"
 LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
@@ -109,18 +109,17 @@ def read_recorded(
                 raise RecordError(f"no rubric {name!r} among {names}; give yours with --rubrics")
             rubric, original = rubrics[name], case_of[case_id]
             if not rubric.scale:
-                what = "gives choices, and a round of introspection is on scores"
-                raise RecordError(f"{name} {what}")
+                raise RecordError(
+                    f"{name} gives choices, and a round of introspection is on scores"
+                )
             models = tuple(row["models"])
             verdict = Verdict(case_id, row["judge"], name, tuple(row["order"]), models=models)
             case = as_shown(original, verdict)
-            texts = [case.responses[index].text for index in verdict.order]
-            reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
+            reading = parse_verdict(row["completion"][0]["content"], rubric, len(verdict.order))
             if not reading.valid:
                 raise RecordError(f"the verdict on record cannot be read: {reading.error}")
             with_reasons = reading.rationale is not None
-            prompt = judge_messages(rubric, case.question, texts, case.reference, with_reasons)
-            if prompt != row["prompt"]:
+            if row_prompt(case, verdict.order, rubric, with_reasons) != row["prompt"]:
                 raise RecordError(
                     "its texts, or the rubric's wording, have changed since the data set was built"
                 )

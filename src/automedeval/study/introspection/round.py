@@ -12,7 +12,6 @@ from pathlib import Path
 from automedeval.records import JsonObject, RecordError, digest
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
-from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot
 from automedeval.study.dataset.folder import (
     TEST,
@@ -22,6 +21,7 @@ from automedeval.study.dataset.folder import (
     row_faults,
     write_splits,
 )
+from automedeval.study.dataset.instructions import row_prompt
 from automedeval.study.introspection.mistakes import Recorded
 from automedeval.study.introspection.revisions import REVISIONS, Record, counts_of, decision_line
 
@@ -35,7 +35,7 @@ def new_row(recorded: Recorded, record: Record | None) -> JsonObject:
 
     A revised verdict stands in the slots of the row; the row's `judge` says who revised it, "consensus" or "jury".
     """
-    row, case = recorded.row, recorded.case
+    row = recorded.row
     if record is None or record["revised_verdict"] is None:
         return row
     verdict = record["revised_verdict"]
@@ -47,8 +47,7 @@ def new_row(recorded: Recorded, record: Record | None) -> JsonObject:
     with_reasons = reading.rationale is not None
     if with_reasons != (recorded.reading.rationale is not None):
         # The prompt for scores alone differs from the one for scores with reasons.
-        texts = [case.responses[index].text for index in recorded.order]
-        prompt = judge_messages(recorded.rubric, case.question, texts, case.reference, with_reasons)
+        prompt = row_prompt(recorded.case, recorded.order, recorded.rubric, with_reasons)
         new |= {"prompt": prompt, "prompt_digest": digest(prompt)}
     return row | new
 
