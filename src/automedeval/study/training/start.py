@@ -10,7 +10,11 @@ from typing import Any
 import torch
 import yaml
 from accelerate import PartialState
-from transformers.utils import is_flash_attn_2_available
+from transformers.utils import (
+    is_flash_attn_2_available,
+    is_flash_attn_3_available,
+    is_flash_attn_4_available,
+)
 
 from automedeval.models.checkpoints import base_of
 from automedeval.models.device import bfloat16_missing
@@ -73,10 +77,17 @@ def check_launcher(training: Any) -> None:
 
 
 def check_attention(wanted: str | None) -> None:
-    """Raise RecordError if flash-attn is asked for and missing: transformers may load a kernel, which is code, from the Hub."""
-    if wanted == "flash_attention_2" and not is_flash_attn_2_available():
+    """Raise RecordError for attention that is not installed, of which transformers may load the code from the Hub."""
+    installed = {
+        "flash_attention_2": is_flash_attn_2_available,
+        "flash_attention_3": is_flash_attn_3_available,
+        "flash_attention_4": is_flash_attn_4_available,
+    }
+    name = (wanted or "").removeprefix("paged|")
+    if "/" in name or (name in installed and not installed[name]()):
         raise RecordError(
-            f"flash-attn is missing ({install('gpu')} --no-build-isolation); or --attn_implementation sdpa"
+            f"{name} is missing, and no code is loaded from the Hub: --attn_implementation sdpa, or "
+            f"for flash_attention_2 {install('gpu')} --no-build-isolation"
         )
 
 
