@@ -75,7 +75,7 @@ def test_choices_and_questions_without_a_text_have_no_score(harness, logs, tmp_p
     scores = [mixed[name]["value"] for name in ("draft", "empty", "parts")]
     assert scores == [1, 0, 3]
     unscored = {name: score for name, score in mixed.items() if math.isnan(score["value"])}
-    assert unscored.keys() == {"image only"}
+    assert unscored.keys() == {"error", "image only"}
     assert unscored["image only"]["explanation"] == "the question has no text"
 
 

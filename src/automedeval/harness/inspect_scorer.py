@@ -4,10 +4,10 @@ inspect score LOG --scorer automedeval/judge -S judge=openai:MODEL -S base_url=h
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+from inspect_ai.log import transcript
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
@@ -25,36 +25,28 @@ from automedeval.records import Case, JsonObject, Response
 from automedeval.records.tables.columns import is_choice
 
 
-@dataclass
-class Batch:
-    """Answers that are judged in one call, and afterwards the score of each, or what was raised."""
-
-    answers: list[Case] = field(default_factory=list)
-    outcomes: Sequence[JsonObject | Exception] = ()
-
-
 class Together:
     """Judge in one call all answers that wait: at first those of all samples, then those that came in meanwhile."""
 
     def __init__(self, settings: JsonObject):
         self.settings, self.lock = settings, anyio.Lock()
         self.judge: BaseJudge | None = None
-        self.waiting = Batch()
+        # Answers; once they are judged, the score of each, or what was raised.
+        self.waiting: list[Any] = []
 
     async def score(self, answer: Case) -> JsonObject:
         """Return the score of an answer, see `score_answers`."""
-        batch, place = self.waiting, len(self.waiting.answers)
-        batch.answers.append(answer)
+        batch, place = self.waiting, len(self.waiting)
+        batch.append(answer)
         async with self.lock:  # before it is held, the other samples run, so that they wait too
-            if not batch.outcomes:
-                self.waiting = Batch()
+            if batch is self.waiting:
+                self.waiting = []
                 # The others wait for it, even if this sample is cancelled.
                 with anyio.CancelScope(shield=True):
-                    batch.outcomes = await anyio.to_thread.run_sync(self._judge, batch.answers)
-        outcome = batch.outcomes[place]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+                    batch[:] = await anyio.to_thread.run_sync(self._judge, batch)
+        if isinstance(batch[place], Exception):
+            raise batch[place]
+        return batch[place]
 
     def _judge(self, answers: list[Case]) -> Sequence[JsonObject | Exception]:
         try:
@@ -68,14 +60,16 @@ class Together:
 def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
     """Score a sample's answer with the judge of `load_by_settings`; a sample without a valid verdict is unscored.
 
-    The first group of `question_pattern`, a regular expression, is the question in the prompt; see `LogArguments`.
+    So is one that ended with an error or was cancelled. The first group of `question_pattern`, a
+    regular expression, is the question in the prompt; see `LogArguments`.
     """
     question_expression(question_pattern)
     together = Together(settings)
 
     async def score(state: TaskState, target: Target) -> Score:
         text = state.output.completion
-        if not state.output.choices and not text:
+        has_failed = any(event.event == "error" for event in transcript().events)
+        if has_failed or not (state.output.choices or text):
             return Score.unscored(reason="no_response")
         reference = reference_of(list(target))
         if len(state.choices) or is_choice(reference):

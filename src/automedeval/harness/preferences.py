@@ -2,14 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from operator import attrgetter
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
 
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
-from automedeval.records import JsonObject, RecordError, Response
+from automedeval.records import JsonObject, RecordError
 
 Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
 
@@ -28,14 +26,14 @@ def preference_pairs(
         raise RecordError(
             f"the rubric {judge.rubric_name} of these choices was not found: what they mean is open"
         )
-    values: dict[int, dict[int, float]] = defaultdict(dict)
+    values = defaultdict[int, dict[int, float]](dict)
     for verdict, response, value in zip(
         judge.panel.group.tolist(), judge.response.tolist(), judge.best.tolist()
     ):
         if not (np.isnan(value) or judge.cases.empty[response]):
             values[response][verdict] = value
     pairs = []
-    reasons: Counter[str] = Counter()
+    reasons = Counter[str]()
     for number in judge.cases.file_order:
         if judge.given[number]:
             pair = _pair(judge, number, values, least_gap)
@@ -46,46 +44,37 @@ def preference_pairs(
     return pairs, reasons
 
 
-class _Scored(NamedTuple):
-    """A response with the mean of its values, and these by the number of the verdict."""
-
-    response: Response
-    mean: float
-    by_verdict: Mapping[int, float]
-
-
 def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) -> JsonObject | str:
     """Return the pair of a case, or why there is none."""
     if not judge.verdicts_valid[number]:
         return "no valid verdict"
-    case = judge.cases.records[number]
-    scored = []
-    for place, response in enumerate(case.responses, int(judge.cases.start[number])):
-        if place in values:
-            scored.append(_Scored(response, fmean(values[place].values()), values[place]))
-    if len(scored) < 2:
+    places = range(*judge.cases.start[number : number + 2].tolist())
+    means = {place: fmean(values[place].values()) for place in places if place in values}
+    if len(means) < 2:
         return "no two responses with a score"
-    chosen = max(scored, key=attrgetter("mean"))
-    rejected = min(scored, key=attrgetter("mean"))
-    margin = round(chosen.mean - rejected.mean, 9)
+    highest, lowest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    margin = round(means[highest] - means[lowest], 9)
     if margin <= least_gap:
         return f"a gap of {least_gap:g} or less" if margin else "a tie"
-    together = chosen.by_verdict.keys() & rejected.by_verdict.keys()
+    best, worst = values[highest], values[lowest]
+    together = best.keys() & worst.keys()
     if judge.of_pairs and not together:
         return "never compared"
-    if any(chosen.by_verdict[verdict] <= rejected.by_verdict[verdict] for verdict in together):
+    if any(best[verdict] <= worst[verdict] for verdict in together):
         return "verdicts that disagree"
-    if chosen.response.text.strip() == rejected.response.text.strip():
+    case, chosen = judge.cases.at(highest)
+    _, rejected = judge.cases.at(lowest)
+    if chosen.text.strip() == rejected.text.strip():
         return "equal texts"
     prompt = case.question
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     return {
         "prompt": prompt,
-        "chosen": [{"role": "assistant", "content": chosen.response.text}],
-        "rejected": [{"role": "assistant", "content": rejected.response.text}],
+        "chosen": [{"role": "assistant", "content": chosen.text}],
+        "rejected": [{"role": "assistant", "content": rejected.text}],
         "margin": margin,
         "case_id": case.id,
-        "chosen_model": chosen.response.model,
-        "rejected_model": rejected.response.model,
+        "chosen_model": chosen.model,
+        "rejected_model": rejected.model,
     }

@@ -1,10 +1,15 @@
 """What a prompt asks, and the reference that the author of a task gave."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
-from automedeval.records import JsonObject, Question, RecordError, foreign_errors_at
+from automedeval.records import (
+    JsonObject,
+    Question,
+    RecordError,
+    foreign_errors_at,
+    patient_messages,
+)
 from automedeval.records.thoughts import CHAT_TOKEN
 
 # What Python writes for a value that is no text
@@ -47,16 +52,6 @@ def _parts(content: Any) -> list[JsonObject]:
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
-def is_blank(question: Question) -> bool:
-    """Return whether a question has no text."""
-    text = question if isinstance(question, str) else "".join(_contents(question))
-    return not text.strip()
-
-
-def _contents(messages: Sequence[dict[str, str]]) -> list[str]:
-    return [message["content"] for message in messages]
-
-
 def question_expression(pattern: str | None) -> re.Pattern | None:
     """Return --question_pattern as an expression, None without one; RecordError if it is none or has no group."""
     if pattern is None:
@@ -80,10 +75,8 @@ def question_in(prompt: Question, pattern: str | None) -> Question | None:
     expression = question_expression(pattern)
     if expression is None:
         return prompt
-    if not isinstance(prompt, str):
-        asked = [message for message in prompt if message["role"] == "user"]
-        prompt = ["", *_contents(asked or prompt)][-1]
-    groups = [fit[1].strip() for fit in expression.finditer(prompt) if fit[1]]
+    last, *_ = [*patient_messages(prompt), ""]
+    groups = [fit[1].strip() for fit in expression.finditer(last) if fit[1]]
     return next(filter(None, reversed(groups)), None)
 
 

@@ -55,7 +55,7 @@ class JudgeReward:
         warn_of_references(self.judge, reference or ())
         texts = [_written(completion) for completion in completions]
         cases = cases_of(question, reference or [None] * len(texts), [text or "" for text in texts])
-        values: dict[tuple[str, int], list[float]] = defaultdict(list)
+        values = defaultdict[tuple[str, int], list[float]](list)
         for verdict in self.judge(cases):
             for index, value in verdict.values.items():
                 values[verdict.case_id, index].append(value)

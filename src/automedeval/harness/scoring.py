@@ -1,14 +1,13 @@
 """Scores of single answers, by a judge that scores inside inspect_ai."""
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from automedeval.harness.questions import is_blank
 from automedeval.judges.base import BaseJudge
-from automedeval.records import AutoMedEvalError, Case, JsonObject, Verdict
+from automedeval.records import AutoMedEvalError, Case, JsonObject, Verdict, key_of
 from automedeval.records.errors import ChatError
 
 UNREAD = "the answer, or the verdict on a criterion, is unread"
@@ -23,7 +22,7 @@ def score_of(verdicts: Sequence[Verdict], refused: str | None = None) -> JsonObj
     """
     values = []
     rationale = None
-    reasons: Counter[str] = Counter()
+    reasons = Counter[str]()
     for verdict in verdicts:
         value = verdict.value(0)
         if value is None:
@@ -63,9 +62,11 @@ def score_answers(judge: BaseJudge, answers: Sequence[Case]) -> list[JsonObject]
         while name in cases:
             name += " again"
         cases[name] = replace(answer, id=name)
-    verdicts: dict[str, list[Verdict]] = {name: [] for name in cases}
+    verdicts = defaultdict[str, list[Verdict]](list)
     refused = {
-        name: "the question has no text" for name, case in cases.items() if is_blank(case.question)
+        name: "the question has no text"
+        for name, case in cases.items()
+        if not key_of(case.question)
     }
     groups = [[case for name, case in cases.items() if name not in refused]]
     for group in groups:
