@@ -8,11 +8,12 @@ from packaging.requirements import Requirement
 
 def missing_of(extra: str) -> list[Requirement]:
     """Return the requirements of an extra that are not installed, or not in a version that is allowed."""
-    of_extra = []
+    missing = []
     for requirement in map(Requirement, requires("automedeval") or ()):
-        if requirement.marker and requirement.marker.evaluate({"extra": extra}):
-            of_extra.append(requirement)
-    return [requirement for requirement in of_extra if not _is_installed(requirement)]
+        is_wanted = requirement.marker and requirement.marker.evaluate({"extra": extra})
+        if is_wanted and not _is_installed(requirement):
+            missing.append(requirement)
+    return missing
 
 
 def _is_installed(requirement: Requirement) -> bool:

@@ -150,10 +150,10 @@ def placed_verdicts(
             case = (cases or {}).get(verdict.case_id)
             with errors_at(place):
                 if key in places:
-                    same = (
-                        f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
+                    raise RecordError(
+                        f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order "
+                        f"is at {places[key]} already"
                     )
-                    raise RecordError(f"{same} is at {places[key]} already")
                 if case is not None:
                     verdict = verdict.of_case(case, with_reference)
                 elif verdict.models:
@@ -173,8 +173,10 @@ def without_repeats(
     for place, record in placed:
         key = (record.case_id, about(record), record.annotator, record.criterion)
         if key in seen:
-            same = f"the same of case {record.case_id!r} on {record.criterion!r}"
-            raise RecordError(f"{place}: {record.annotator!r} rated {same} before")
+            raise RecordError(
+                f"{place}: {record.annotator!r} rated the same of case {record.case_id!r} on "
+                f"{record.criterion!r} before"
+            )
         seen.add(key)
         yield place, record
 

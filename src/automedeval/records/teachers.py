@@ -55,8 +55,9 @@ def teacher_arguments(arguments: Mapping, place: str) -> dict:
         for key in set(endpoint) - arguments.keys():
             of_teacher = teachers[roles[0]].get(key)
             if changes.setdefault(key, of_teacher) != of_teacher:
-                other = f"{value} has another {key} than the step's other model"
-                raise RecordError(f"{place}: {name}: {other}")
+                raise RecordError(
+                    f"{place}: {name}: {value} has another {key} than the step's other model"
+                )
     return {name: value for name, value in changes.items() if value is not None}
 
 

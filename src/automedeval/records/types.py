@@ -62,8 +62,9 @@ def _shown(value: object) -> str:
 def check_number(value: float, name: str) -> None:
     """Raise RecordError unless a score is a number from -1,000,000 to 1,000,000."""
     if not abs(value) <= LARGEST:
-        what = f"must be a number from -{LARGEST:g} to {LARGEST:g}"
-        raise RecordError(f"{name!r} {what}, not {str(value)[:40]}")
+        raise RecordError(
+            f"{name!r} must be a number from -{LARGEST:g} to {LARGEST:g}, not {str(value)[:40]}"
+        )
 
 
 def _object(value: object) -> dict:
@@ -209,8 +210,9 @@ class LogRecord(Record):
     def check(self, *digests: str) -> None:
         """Raise RecordError if the case has changed, see `has_changed`."""
         if self.has_changed(*digests):
-            changed = f"the texts of case {self.case_id!r} changed"
-            raise RecordError(f"{changed} after {self.author[0]!r} read them")
+            raise RecordError(
+                f"the texts of case {self.case_id!r} changed after {self.author[0]!r} read them"
+            )
 
 
 @dataclass(frozen=True)

@@ -76,14 +76,14 @@ def placed_ratings(
             no number.
     """
     rated = _RatedCases(cases)
-    left_out: Counter[str] = Counter()
+    left_out = Counter[str]()
     rows: list[Placed] = []
     for place, row in read_rows(path):
         rows += [(place, answer) for answer in _answers(row, left_out)]
     with errors_at(path):
         layout = _layout_of([row for _, row in rows], rated.models)
     ratings = []
-    scores: dict[str, set[float]] = defaultdict(set)  # by criterion
+    scores = defaultdict[str, set[float]](set)  # by criterion
     for (place, row), column in product(rows, layout.scores):
         with errors_at(place):
             rating = layout.rating(row, column, rated)
@@ -94,6 +94,9 @@ def placed_ratings(
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
     notes = layout.notes + (_off_scale(ratings, *scale) if scale else [])
+    words = Counter(map(plain, scores))
+    if alike := [name for name in scores if words[plain(name)] > 1]:
+        notes.append(f"counted as different criteria: {', '.join(alike)}")
     ratings = _settled(ratings, scores, worse)
     with errors_at(path):
         _check_criteria(ratings, better, worse)
@@ -270,8 +273,9 @@ def _settled(
         given = scores[rating.criterion]
         others = given - CODES
         if rating.score in CODES and others and min(others) >= 0 and max(others) <= 10:
-            what = f"the score {rating.score:g} looks like a code for none: leave it blank"
-            raise RecordError(f"{place}: {what}")
+            raise RecordError(
+                f"{place}: the score {rating.score:g} looks like a code for none: leave it blank"
+            )
         if rating.criterion in worse:
             rating = replace(rating, score=min(given) + max(given) - rating.score)
         settled.append((place, rating))

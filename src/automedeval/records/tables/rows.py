@@ -55,8 +55,10 @@ def _cells(file: Path, text: str, separator: str) -> Iterator[tuple[str, list[st
             if any(map(filled, cells)):
                 width = width or len(cells)
                 if len(cells) != width:
-                    missing = f"the row does not have the header's {width} columns"
-                    raise RecordError(f"{file}:{reader.line_num}: {missing}")
+                    raise RecordError(
+                        f"{file}:{reader.line_num}: the row does not have the header's "
+                        f"{width} columns"
+                    )
                 yield f"{file}:{reader.line_num}", cells
     except csv.Error as error:
         raise RecordError(f"{file}:{reader.line_num}: not CSV: {error}") from None
