@@ -38,7 +38,7 @@ def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
     printed = harness(
         "bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, AUTOMEDEVAL_JUDGE="small"
     )
-    assert "3 cases, 3 with an answer of all 2 models" in printed
+    assert "cases: 3, with an answer of all 2 models: 3" in printed
     joined = read(tmp_path / "verdicts" / "both" / "cases.jsonl")
     asked = [{"question": case["question"], "reference": case["reference"]} for case in joined]
     assert asked == rows

@@ -23,9 +23,9 @@ def test_runs_of_two_models_become_cases(helm_runs, tmp_path):
     printed, cases = judge(
         tmp_path / "out", helm_runs / "a", f"model-b={helm_runs / 'b' / 'scenario_state.json'}"
     )
-    assert "3 answers of acme/model-a" in printed
-    assert "2 answers of model-b; left out: 1 (no answer)" in printed, "the request that failed"
-    assert "3 cases, 2 with an answer of all 2 models" in printed
+    assert "answers of acme/model-a: 3" in printed
+    assert "answers of model-b: 2; left out: 1 (no answer)" in printed, "the request that failed"
+    assert "cases: 3, with an answer of all 2 models: 2" in printed
     assert [case["question"] for case in cases] == [question for question, _ in QUESTIONS]
     assert cases[0]["reference"] == "Acetaminophen lowers a fever.", (
         "the one that is tagged correct"
@@ -39,7 +39,7 @@ def test_runs_of_two_models_become_cases(helm_runs, tmp_path):
 def test_of_several_trials_the_first_is_read(helm_runs, tmp_path):
     printed, cases = judge(tmp_path / "out", helm_runs / "several")
     assert (
-        "3 answers of acme/model-a; left out: 3 (a further trial with other examples: the first is read)"
+        "answers of acme/model-a: 3; left out: 3 (a further trial with other examples: the first is read)"
         in printed
     )
     assert len(cases) == 3
@@ -47,7 +47,7 @@ def test_of_several_trials_the_first_is_read(helm_runs, tmp_path):
 
 
 def test_multiple_choice_is_left_out(helm_runs, tmp_path):
-    answers = "0 answers of acme/model-a; left out:"
+    answers = "answers of acme/model-a: 0; left out:"
     choices = run_judge(tmp_path / "out", helm_runs / "choices")
     failed(choices, f"{answers} 3 (a multiple-choice question")
     apart = run_judge(tmp_path / "out", helm_runs / "apart")

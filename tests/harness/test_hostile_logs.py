@@ -36,7 +36,7 @@ def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
         if not str(error).startswith("no answer: "):
             raise
         cases, notes = [], str(error).removeprefix("no answer: ").split("; m=")
-    assert f"{len(cases)} answers of m" in notes[0]
+    assert f"answers of m: {len(cases)}" in notes[0]
     left_out = map(int, re.findall(r"left out: ([0-9]+) \(", notes[0]))
     return cases, len(cases) + sum(left_out), notes
 

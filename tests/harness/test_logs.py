@@ -17,7 +17,7 @@ def judge(output: Path, *logs: object):
 def test_a_run_that_ended_with_an_error_is_told(logs, tmp_path):
     told(
         judge(tmp_path / "out", f"model-a={logs['error']}"),
-        "2 answers of model-a; left out: 1 (no answer)",
+        "answers of model-a: 2; left out: 1 (no answer)",
         "the run ended as 'error': samples may be missing, the log has 3",
     )
     assert "the run ended" not in told(judge(tmp_path / "whole", f"model-a={logs['json']}"))
@@ -25,7 +25,7 @@ def test_a_run_that_ended_with_an_error_is_told(logs, tmp_path):
 
 def test_of_lm_eval_the_model_s_own_text_is_read_once(logs, tmp_path):
     done = judge(tmp_path / "out", f"m={logs['lm']}")
-    told(done, "3 answers of m; left out: 3 (the same answer, by a further filter)")
+    told(done, "answers of m: 3; left out: 3 (the same answer, by a further filter)")
 
 
 def test_a_packed_log_of_inspect_needs_inspect(logs, tmp_path):
@@ -36,7 +36,7 @@ def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path):
     # Not written by the library: its documented format.
     file = tmp_path / "outputs.json"
     file.write_text(json.dumps(ROWS["outputs of alpaca_eval"]), encoding="utf-8")
-    told(judge(tmp_path / "out", file), "not read: dataset; 3 rows, 2 cases")
+    told(judge(tmp_path / "out", file), "not read: dataset; rows: 3, cases: 2")
     models = [verdict.models for verdict in verdicts_in(tmp_path / "out")]
     assert models == [("one", "two"), ("one",)]
 

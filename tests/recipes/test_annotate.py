@@ -58,7 +58,7 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path):
     study, port = write_study(tmp_path, ("rate",)), free_port()
     address = f"http://127.0.0.1:{port}"
     with running(study, port) as printed, httpx.Client(base_url=address) as client:
-        assert "2 cases, 2 items, 3 annotators" in printed
+        assert "cases: 2, items: 2, annotators: 3" in printed
         tokens = LINK.findall(printed)
         assert [name for name in ANNOTATORS if name in printed] == list(ANNOTATORS)
         assert len(set(tokens)) == 3

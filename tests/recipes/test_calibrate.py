@@ -48,8 +48,8 @@ def on_the_scale(args: Study, fitted: list[Verdict], others: list[Verdict]) -> t
     """Run the recipe, hold its files beside the calibration in Python, and return calibration.json and what was printed."""
     printed = told(
         args.calibrate(),
-        "20 rated cases, 60 responses, 60 ratings",
-        "5 verdicts → 4 on the scale of automedeval@1, 1 invalid",
+        "rated cases: 20, responses: 60, ratings: 60",
+        "verdicts: 5 → 4 on the scale of automedeval@1, 1 invalid",
     )
     assert {path.name for path in args.out.iterdir()} == {*WRITTEN, "run.json"}
     facts = read_json(args.out / "calibration.json")

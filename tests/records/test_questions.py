@@ -32,8 +32,8 @@ def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     versions = (f"v1={first}", f"v2={second}")
     judged = run_command("judge", *versions, judge="baseline:longer text", output=tmp_path / "out")
     said = succeeded(judged).stdout
-    assert "1 cases, 1 with an answer of all 2 models" in said
-    differ = "1 cases differ in 'question' between the files: the first is taken"
+    assert "cases: 1, with an answer of all 2 models: 1" in said
+    differ = "cases whose 'question' differs between the files: 1, the first is taken"
     assert (differ in said) == (len(question) > 1)
     rows = [[ASKED, "v1", "ann", 1], [ASKED, "v2", "ann", 2]]
     ratings = write_csv(tmp_path / "ratings.csv", ("question", "model", "rater", "score"), rows)

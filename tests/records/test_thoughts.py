@@ -36,7 +36,7 @@ def test_a_text_whose_answer_cannot_be_told_stays_and_is_counted(text):
     case = case_of(text)
     assert (case.responses[0].text, case.responses[0].extra) == (text, {"unclear": True})
     assert note_on_thoughts([case, case])[0].startswith(
-        "2 answers held what looks like thoughts or marks of a raw text, and are judged whole"
+        "answers with what looks like thoughts or marks of a raw text, which are judged whole: 2"
     )
 
 
@@ -66,8 +66,8 @@ def test_an_answer_scores_as_what_is_read_of_it_and_the_run_counts_the_rest(tmp_
     file = tmp_path / "answers.json"
     file.write_text(json.dumps(rows))
     done = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
-    assert "2 answers held thoughts or control tokens, which are removed" in done.stdout
-    assert "2 answers held more than 100,000 characters" in done.stdout
+    assert "answers with thoughts or control tokens, which are removed: 2" in done.stdout
+    assert "answers with more than 100,000 characters" in done.stdout
     for verdict in verdicts_in(tmp_path / "v"):
         first, second = verdict.expected_scores
         assert first == second > 0

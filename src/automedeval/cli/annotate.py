@@ -115,13 +115,13 @@ def listening(host: str, port: int) -> socket.socket:
 def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
     """Print the numbers of the study, how far everybody is, new invitation links, and the address."""
     print(
-        f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators"
+        f"{study.title}: cases: {len(study.cases):,}, items: {len(study.items):,}, annotators: {len(study.annotators)}"
     )
     for kind, plan in study.plans.items():
         needed = [item.needed for item in study.items if item.kind == kind]
         roles = ", ".join(role.replace("_", " ") for role in plan.roles)
         draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
-        print(f"  {kind}: {len(needed):,} cases{draw}, {sum(needed):,} tasks for {roles}")
+        print(f"  {kind}: cases{draw}: {len(needed):,}, tasks for {roles}: {sum(needed):,}")
     print(
         f"answers are kept in {study.database}\n\nAnnotators, and the links of those who are new, shown this once:"
     )

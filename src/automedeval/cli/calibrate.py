@@ -52,13 +52,13 @@ def main() -> None:
 
     facts = calibration.facts
     print(
-        f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings"
+        f"rated cases: {facts['cases']:,}, responses: {facts['responses']:,}, ratings: {facts['ratings']:,}"
     )
     errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
     print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
     valid = sum(verdict.valid for verdict in verdicts)
     print(
-        f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid"
+        f"verdicts: {len(verdicts):,} → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid"
     )
     print(f"verdicts: {output / 'verdicts.jsonl'}")
 

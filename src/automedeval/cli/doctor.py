@@ -46,7 +46,7 @@ def machine() -> list[str]:
         f"automedeval {automedeval.__version__}, {where}",
         f"torch {torch.__version__}, transformers {version('transformers')}",
         f"models compute in {described(best_dtype(device), device)}",
-        f"{psutil.cpu_count()} cores, {memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
+        f"cores: {psutil.cpu_count()}, {memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
     ]
     if gpu:
         free, size = torch.cuda.mem_get_info()

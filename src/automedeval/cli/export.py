@@ -101,8 +101,8 @@ def main() -> None:
     invalid = sum(not verdict.valid for verdict in verdicts)
     if left_out:
         print(f"verdicts: {left_out:,} left out, of cases that are not in {printable(args.cases)}")
-    counts = f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(rows):,} rows"
-    print(f"{counts}: {printable(str(output))}")
+    counts = f"verdicts: {len(verdicts):,}, invalid: {invalid:,}, rows: {len(rows):,}"
+    print(f"{counts}, in {printable(str(output))}")
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:
@@ -116,7 +116,7 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
         raise RecordError(f"{args.verdicts}: no pair is left")
     write_lines(output, pairs)
     known = lines_of(known_of_judge(rows_of(judges)[0]))
-    lines = [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"]
+    lines = [*known, *(f"note: {note}" for note in notes), f"pairs: {len(pairs):,}, in {output}"]
     print("\n".join(map(printable, lines)))
 
 

@@ -1,13 +1,11 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from automedeval.harness.logs import NO_FIT, Answers, read_log
 from automedeval.harness.questions import (
-    is_blank,
-    question_expression,
     question_in,
     refuse_template,
 )
@@ -37,9 +35,6 @@ class LogArguments:
         None,
     )
 
-    def __post_init__(self) -> None:
-        question_expression(self.question_pattern)
-
 
 def read_version(content: CaseFile) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
@@ -48,9 +43,9 @@ def read_version(content: CaseFile) -> Answers:
     placed = table.cases if table else ((answers.file, case) for case in content)
     for place, case in placed:
         if len(case.responses) != 1:
-            count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(
-                f"{place}: {count}, and a file for each version has one to a question"
+                f"{place}: {len(case.responses)} answers ({', '.join(case.models)}), and a file for "
+                "each version has one to a question"
             )
         if table:
             name = case.id if "id" in table.columns.roles else ""
@@ -70,7 +65,10 @@ def join_logs(
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
     logs = _logs_by_model(values, tables or {})
-    several = _asked_again(logs.values())
+    several = set[str]()
+    for log in logs.values():  # the questions that one has several times with ids
+        asked = Counter(key_of(answer.question) for answer in log.answers if answer.id)
+        several.update(key for key, count in asked.items() if count > 1)
     joined: dict[Place, dict[str, Case]] = {}  # model → answer
     places: dict[str, Place] = {}  # of the ids
     notes: list[str] = []
@@ -78,19 +76,21 @@ def join_logs(
         answers = _answers_by_place(log, several, args.question_pattern)
         for place, answer in answers.items():
             if answer.id and places.setdefault(answer.id, place) != place:
-                what = f"the id {answer.id!r} has different questions in these tables"
-                raise RecordError(f"{what}: make them one, or leave the ids out")
+                raise RecordError(
+                    f"the id {answer.id!r} has different questions in these tables: make them one, "
+                    "or leave the ids out"
+                )
             joined.setdefault(place, {})[model] = answer
         notes += _told_of(log, model, list(answers.values()))
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
     if len(logs) > 1:
         full = sum(len(of_case) == len(logs) for of_case in joined.values())
-        notes.append(f"{len(joined)} cases, {full} with an answer of all {len(logs)} models")
-    differ: Counter[str] = Counter()
+        notes.append(f"cases: {len(joined)}, with an answer of all {len(logs)} models: {full}")
+    differ = Counter[str]()
     cases = [_case(place, answers, differ) for place, answers in joined.items()]
     for name, count in differ.items():
-        notes.append(f"{count} cases differ in {name!r} between the files: the first is taken")
+        notes.append(f"cases whose {name!r} differs between the files: {count}, the first is taken")
     return cases, notes
 
 
@@ -109,31 +109,22 @@ def _logs_by_model(values: Sequence[str], tables: Mapping[str, CaseFile]) -> dic
     return logs
 
 
-def _asked_again(logs: Iterable[Answers]) -> set[str]:
-    """Return the questions that one log has several times with ids, by which their cases are told apart."""
-    several: set[str] = set()
-    for log in logs:
-        asked = Counter(key_of(answer.question) for answer in log.answers if answer.id)
-        several.update(key for key, count in asked.items() if count > 1)
-    return several
-
-
 def _answers_by_place(log: Answers, several: set[str], pattern: str | None) -> dict[Place, Case]:
     """Return the answer of a log to each question that is in its prompts; those that are left out are counted.
 
     `several` are the questions whose cases are told apart by their ids.
     """
-    answers: dict[Place, list[Case]] = defaultdict(list)
+    answers = defaultdict[Place, list[Case]](list)
     for answer in log.answers:
         if pattern is None:
             refuse_template(answer.question, f"{log.file}: a prompt", "--question_pattern")
         question = question_in(answer.question, pattern)
+        key = key_of(question)
         if question is None:
             log.left_out[NO_FIT] += 1
-        elif is_blank(question):
+        elif not key:
             log.left_out["the question has no text"] += 1
         else:
-            key = key_of(question)
             epoch = answer.responses[0].extra.get("harness_epoch", 1)
             place = (key, epoch, answer.id if key in several else "")
             answers[place].append(replace(answer, question=question))
@@ -151,12 +142,12 @@ def _answers_by_place(log: Answers, several: set[str], pattern: str | None) -> d
 def _told_of(log: Answers, model: str, answers: Sequence[Case]) -> list[str]:
     """Return lines on the answers of a model that were joined, and on those that were left out."""
     referred = sum(answer.reference is not None for answer in answers)
-    line = f"{len(answers)} answers of {model}"
+    line = f"answers of {model}: {len(answers)}"
     if referred < len(answers):
-        line += f", {referred} with a reference"
+        line += f", with a reference: {referred}"
     for reason, count in sorted((+log.left_out).items()):
         line += f"; left out: {count} ({reason})"
-    lines = [line, *(f"{count} {what}" for what, count in (+log.notes).items())]
+    lines = [line, *(f"{what}: {count}" for what, count in (+log.notes).items())]
     if log.remark:
         lines.append(log.remark)
     return [f"{log.file}: {line}" for line in lines]

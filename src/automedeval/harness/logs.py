@@ -30,13 +30,13 @@ from automedeval.records import (
 )
 from automedeval.records.tables.columns import is_choice, is_failure
 
-# What is told of a log, after a number
+# What is told of a log, with a number
 FILTERED = "the same answer, by a further filter"
 FURTHER = "further answers to a question of which the first is read"
-MORE = "questions have images or other parts that are not read"
+MORE = "questions with images or other parts that are not read"
 MULTIPLE_CHOICE = "a multiple-choice question, which its key scores"
 NO_FIT = "the prompt does not fit --question_pattern"
-NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
+NO_REFERENCE = "answers without a reference, because it cannot be told what their target stands for"
 NO_TEXT = "not a generated text"
 STATE = "scenario_state.json"  # of a run of HELM
 
@@ -66,7 +66,9 @@ class Answers:
     notes: Counter[str] = field(default_factory=Counter)  # what else is to be told → of how many
     remark: str | None = None  # that the run did not end well, and its log may lack samples
 
-    def read(self, what: str, records: Iterable[Any], reader: "Reader") -> "Answers":
+    def read(
+        self, what: str, records: Iterable[Any], reader: Callable[[Any, str], Sample | str]
+    ) -> "Answers":
         """Add what a reader makes of each record, a sample or the reason why there is none; errors call them `what`."""
         for number, record in enumerate(records, 1):
             place = f"{self.file}, {what} {number}"
@@ -96,9 +98,6 @@ class Answers:
             return "an error in place of an answer"
         about = {"harness_id": str(sample.name), "harness_epoch": sample.epoch}
         return Case("", question, (Response("", sample.text, about),), reference)
-
-
-Reader = Callable[[Any, str], Sample | str]
 
 
 def is_log(path: str) -> bool:
@@ -166,11 +165,6 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def _is_chat_in_text(prompt: Any) -> bool:
-    """Return whether a prompt is a list with the messages for an endpoint in one text of JSON."""
-    return isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
-
-
 def _lm_eval(line: Any, place: str) -> Sample | str:
     request = _get(line, place, "arguments", "gen_args_0")
     prompt = _get(request, place, "arg_0")
@@ -178,8 +172,9 @@ def _lm_eval(line: Any, place: str) -> Sample | str:
     # A likelihood is written as a text too; only a request for a text has a dict of settings.
     if not texts or not isinstance(texts[0], str) or not isinstance(request.get("arg_1"), dict):
         return NO_TEXT
-    if _is_chat_in_text(prompt):
-        prompt = _parsed(prompt[0], place)
+    messages = prompt[0] if isinstance(prompt, list) and len(prompt) == 1 else None
+    if isinstance(messages, str):  # of an endpoint, in one text of JSON
+        prompt = _parsed(messages, place)
     return Sample(
         _get(line, place, "doc_id"),
         prompt,
@@ -243,15 +238,13 @@ def _helm(request: Any, place: str) -> Sample | str:
         return "no answer"
     if _find(dict, request, "output_mapping"):  # letter → the text of a choice
         return MULTIPLE_CHOICE
-    correct = []
-    for reference in _find(list, instance, "references"):
-        if "correct" in _find(list, reference, "tags"):
-            correct.append(_find(str, reference, "output", "text"))
+    references = _find(list, instance, "references")
+    correct = [each for each in references if "correct" in _find(list, each, "tags")]
     return Sample(
         _get(instance, place, "id"),
         _find(list, instance, "input", "messages") or _get(instance, place, "input", "text"),
         _get(completions, place, 0, "text"),
-        correct,
+        [_find(str, reference, "output", "text") for reference in correct],
         further=len(completions) - 1,
         has_more="multimedia_content" in instance["input"],
     )

@@ -112,9 +112,9 @@ def judge_by_file(
     source, target, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
     lines = []
     if problems:
-        lines.append(f"{len(problems)} requests were not answered; the first, {problems[0]}")
+        lines.append(f"requests not answered: {len(problems)}; the first, {problems[0]}")
     lines.append(
-        f"{len(written)} requests to answer in {file}: vllm run-batch -i {source} -o {target} --model MODEL "
+        f"requests to answer in {file}: {len(written)}; vllm run-batch -i {source} -o {target} --model MODEL "
         f"--served-model-name {model}; then the same command"
     )
     return "\n".join(lines)
@@ -145,4 +145,4 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
     missing = [request for request in requests if request.key not in done]
     cases = len({request.case.id for request in missing})
     tokens = judge.estimate(missing)
-    return f"{cases} cases, {len(missing)} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
+    return f"cases: {cases}, prompts: {len(missing)}, judged already: {len(done)}, prompt tokens: about {tokens:,}"

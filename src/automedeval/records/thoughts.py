@@ -17,7 +17,7 @@ LONGEST_ANSWER = 100_000  # characters that are read of an answer: forty pages
 _BESIDE = {  # by the key of `Response.extra`
     "cut": f"more than {LONGEST_ANSWER:,} characters, of which only the first {LONGEST_ANSWER:,} are read",
     "thoughts": "thoughts or control tokens, which are removed",
-    "unclear": "what looks like thoughts or marks of a raw text, and are judged whole",
+    "unclear": "what looks like thoughts or marks of a raw text, which are judged whole",
 }
 _FORMS = packaged("records", "thoughts")
 _ROLES: dict[str, str] = _FORMS.pop("roles")  # of a word
@@ -154,7 +154,7 @@ def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
     notes = []
     for key, what in _BESIDE.items():
         if count := sum(key in response.extra for response in responses):
-            notes.append(f"{count:,} {'answer' if count == 1 else 'answers'} held {what}")
+            notes.append(f"answers with {what}: {count:,}")
     return notes
 
 
