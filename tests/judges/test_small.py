@@ -245,7 +245,7 @@ def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_pat
     command = [sys.executable, "-c", LOADED, "judge", "sample", *options]
     for expected, new in (("loaded: torch", 2), ("loaded:", 0)):
         done = succeeded(subprocess.run(command, capture_output=True, text=True))
-        assert f"2 verdicts ({new} new)" in done.stdout
+        assert f"verdicts: 2 (new: {new})" in done.stdout
         assert done.stdout.splitlines()[-1] == expected
 
 

@@ -121,7 +121,7 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "baseline:longer text")
-    done = succeeded(run_command("judge", "sample", "--limit", "5"))
+    done = succeeded(run_command("judge", "sample"))
     assert (tmp_path / "verdicts" / "sample-baseline-longer text" / "verdicts.jsonl").is_file()
     (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
     succeeded(run_command(*shlex.split(line), "--resamples", "100", "--encoder", "none"))

@@ -26,7 +26,7 @@ from automedeval.study.publishing.model_card import fill_card
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8, "encoder": "none"}
-TINY = {"cases": CASES, "limit": 4, "rationale": "false", "edits": 3}
+TINY = {"cases": "sample", "limit": 4, "rationale": "false", "edits": 3}
 audit = partial(run_recipe, "audit")
 tiny = partial(audit, **TINY, **FAST)
 

@@ -81,7 +81,7 @@ def test_judges_a_file_and_tells_the_standings(judge_tiny, tmp_path):
     run = read_json(record)
     assert run["arguments"]["orders"] == "latin"
     assert run["versions"]["transformers"]
-    assert "(0 new)" in judge_tiny(**args).stdout
+    assert "(new: 0)" in judge_tiny(**args).stdout
     assert verdicts_in(tmp_path) == records
 
 
@@ -199,7 +199,7 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(judge_tiny, tiny
     run = partial(judge_tiny, output=tmp_path / "d")
     done = succeeded(run("--dry_run", judge=bare))
     assert done.stdout == run("--dry_run").stdout
-    assert "30 cases, 30 prompts" in done.stdout
+    assert "cases: 30, prompts: 30" in done.stdout
     assert not (tmp_path / "d" / "verdicts.jsonl").exists()
     failed(run(judge=bare), "cannot be loaded")
 

@@ -77,11 +77,11 @@ def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(runs):
         assert sorted(verdict.case_id for verdict in first.verdicts) == sorted(IDS[:4])
         told = [(each.valid, each.judge, {*each.scores}) for each in first.verdicts]
         assert told == [(True, "m", {4})] * 4
-        assert "4 cases, 4 verdicts (4 new)" in first.out
+        assert "cases: 4, verdicts: 4 (new: 4)" in first.out
         assert "valid rate 1.000" in first.out
         again = runs.good(endpoint.url)
         assert again.verdicts == first.verdicts
-        assert "4 verdicts (0 new)" in again.out
+        assert "verdicts: 4 (new: 0)" in again.out
         assert len(endpoint.asked) == 4
 
 
@@ -146,13 +146,13 @@ def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_v
         again = partial(runs.good, endpoint.url, max_new_tokens=900, again="cut")
         assert len(again(limit=1).verdicts) == 8, "of other cases nothing is moved"
         after = again()
-        assert len(endpoint.asked) == asked + 1
         assert (len(after.verdicts), after.valid.count(False)) == (8, 3), "nor of other runs"
         assert "1 of 4 answers were cut off, or texts changed: " in after.out
         (replaced,) = read(runs.output / "replaced-verdicts.jsonl")
+        assert "\n9 requests, " in after.out
         assert (replaced["truncated"], replaced["case_id"], replaced["run"]) == (True, IDS[2], 0)
         for go_on in (again, partial(runs.good, endpoint.url, max_new_tokens=900)):
-            assert "(0 new)" in go_on().out
+            assert "(new: 0)" in go_on().out
         assert len(endpoint.asked) == asked + 1
     files = {"verdicts": runs.output, "cases": runs.output / "cases-4.jsonl"}
     succeeded(run_recipe("report", **files, output=runs.output / "r", resamples=100))
@@ -175,16 +175,16 @@ def test_a_dry_run_counts_and_asks_nothing(runs):
     with EndpointDouble(good_answer) as endpoint:
         run = counted(endpoint.url, "--dry_run")
         assert run.verdicts == endpoint.asked == []
-        assert "4 cases, 12 prompts, 0 judged already, about " in run.out
-        tokens = run.out.split("about ")[1].split(" prompt tokens")[0]
+        assert "cases: 4, prompts: 12, judged already: 0, prompt tokens: about " in run.out
+        tokens = run.out.split("about ")[1]
         assert 12 * 200 < int(tokens.replace(",", "")) < 12 * 2000
         assert not runs.output.exists()
         runs.good(endpoint.url, limit=3)
-        assert "1 cases, 1 prompts, 3 judged already" in runs.good(endpoint.url, "--dry_run").out
+        assert "cases: 1, prompts: 1, judged already: 3" in runs.good(endpoint.url, "--dry_run").out
     unserved = runs.start(endpoint.url, "--dry_run")
     assert unserved.status == 1, "only the server can say whose verdicts these are"
     (runs.output / "verdicts.jsonl").unlink()
-    assert f"about {tokens} prompt tokens" in counted(endpoint.url, "--dry_run").out
+    assert f"about {tokens}" in counted(endpoint.url, "--dry_run").out
 
 
 def good_text(body):
@@ -229,7 +229,7 @@ def test_one_refused_prompt_is_its_own_invalid_verdict(runs, status, slow):
         assert invalid.keys() == {IDS[0], IDS[3]}
         said = f"the endpoint answered {status}: Input rejected (request req_"
         assert all(said in each for each in invalid.values())
-        assert "6 verdicts (6 new)" in run.out
+        assert "verdicts: 6 (new: 6)" in run.out
         assert "valid rate 0.667" in run.out
         runs.start(endpoint.url, limit=6)
         assert len(endpoint.asked) == 6
@@ -352,10 +352,10 @@ def batch(tmp_path):
 def test_a_file_gives_the_verdicts_of_the_server(batch, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     done = batch.run()
-    assert f"2 requests to answer in {batch.requests}: vllm run-batch" in done.stdout
+    assert f"requests to answer in {batch.requests}: 2; vllm run-batch" in done.stdout
     batch.answer(scored)
     done = succeeded(batch.run())
-    assert "2 cases, 2 verdicts (2 new)" in done.stdout
+    assert "cases: 2, verdicts: 2 (new: 2)" in done.stdout
     assert "requests to answer" not in done.stdout
     assert batch.requests.read_text() == ""
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
@@ -379,7 +379,7 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(ba
     batch.run(limit=3)
     first, *_ = read(batch.requests)
     batch.answer(lambda body: next(said))
-    assert "1 requests to answer" in batch.run(limit=3).stdout
+    assert f"requests to answer in {batch.requests}: 1;" in batch.run(limit=3).stdout
     assert read(batch.requests) == [first]
     assert sorted(verdict.valid for verdict in batch.verdicts().values()) == [False, True]
 

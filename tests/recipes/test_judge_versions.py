@@ -1,6 +1,5 @@
 """`automedeval judge v1=v1.csv v2=v2.csv`: one table for each version of a model."""
 
-import csv
 import json
 import re
 from functools import partial
@@ -31,9 +30,7 @@ def written(name: str, rows: list) -> Path:
     if file.suffix == ".json":
         file.write_text(json.dumps(rows), "utf-8")
         return file
-    with open(file, "w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows(rows)
-    return file
+    return write_csv(file, rows[0], rows[1:])
 
 
 def of_versions(tables: dict[str, list], words: list[str]):
@@ -74,7 +71,7 @@ def test_answers_keep_what_a_log_says_of_them(tmp_path, monkeypatch):
         said = {"model": "m", "text": f"<think>{number}</think>No.", "latency": number}
         case = {"id": "a", "question": "Why?", "responses": [said]}
         tables[f"v{number}.jsonl"] = [case | {"criteria": criteria, "source": 0}]
-    told(of_versions(tables, []), "2 answers held thoughts or control tokens, which are removed")
+    told(of_versions(tables, []), "answers with thoughts or control tokens, which are removed: 2")
     (case,) = read(Path("out/cases.jsonl"))
     assert (case["criteria"], case["source"]) == (criteria, 0)
     assert [response["latency"] for response in case["responses"]] == [0, 1]
@@ -96,11 +93,11 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     before = run(*first)[second]
     export = partial(run_command, "export", verdicts=f"verdicts/{second}", to="csv", output="e.csv")
     failed(export(cases="v1.csv"), "no verdict on these cases")
-    told(export(), "4 verdicts, 0 invalid, 8 rows")
+    told(export(), "verdicts: 4, invalid: 0, rows: 8")
     rows = [[each, f"{each} 2"] for each in QUESTIONS]
     rows[2][1] = "Sixty to a hundred."
     table(Path("v2.csv"), rows)
-    says = ("1 of 4 texts changed: asked anew", "4 verdicts (1 new)")
+    says = ("1 of 4 texts changed: asked anew", "verdicts: 4 (new: 1)")
     after = run(*first, says=says)[second]
     assert [each for each in after if each not in before] == [after[-1]]
     assert read(Path(f"verdicts/{second}/replaced-verdicts.jsonl")) == [before[2]]
@@ -108,7 +105,9 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     # One table, with a changed question and one that is gone: nothing is told of the others.
     run("v3.csv")
     table(Path("v3.csv"), [["And now?", "No."], *rows[1:3]])
-    run("v3.csv", says=("2 of 3 texts changed: ", "(3 new)"))
+    run("v3.csv", says=("2 of 3 texts changed: ", "(new: 3)"))
+    done = run_command("judge", table(Path("verdicts/v3.csv"), rows), judge="baseline:random")
+    failed(done, "verdicts/v3-baseline-random has verdicts on v3.csv: choose another --output")
 
 
 def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):

@@ -183,7 +183,7 @@ def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule, oth
     (made,) = Path("reports").iterdir()
     page = (made / "report.html").read_text(encoding="utf-8")
     assert "t.csv: read: question, " in page
-    assert f"; {rows} rows, {rows} cases; {BLANK} of 12 answers are blank" in page
+    assert f"; rows: {rows}, cases: {rows}; {BLANK} of 12 answers are blank" in page
     without = reported(done.stdout.replace(f"--blank {rule} ", ""))
     failed(without, f"{BLANK} of 12 answers are blank")
     shown = [len(case.responses) for case in shown_to_people()]

@@ -143,4 +143,4 @@ def test_the_questions_of_a_study_are_read_by_its_file(human_data, tmp_path):
     rows = human_data / "medquad" / "medquad.jsonl"
     done = run_recipe("prepare", config=config, input=rows, output=tmp_path / "out")
     read = "read: question, answer (reference), focus (topic), id"
-    told(done, "12,234 rows, 12,234 cases", read)
+    told(done, "rows: 12,234, cases: 12,234", read)

@@ -42,12 +42,12 @@ def test_the_order_of_rows_changes_no_question_of_a_long_table(tmp_path):
 
 def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp_path):
     head = "ID,Question,Ground truth,Category,rowan,Score rowan,url\n"
-    text = f"{head}7,What?,This.,Gout,A.,4.5,u\n8,Why?,,,B.,3,u\n,,,,,,\n"
+    text = f"{head}7,What?,This.,Gout,A.,4.5,u\n8,Why?,,,B.,3,u\n,,,,,,\n9,What?,This.,,A.,4,u\n"
     file = write(tmp_path / "a.csv", text)
-    first, second = read_cases(file)
+    first, second, _ = read_cases(file)
     assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout", {"row": 1})
     assert (second.reference, second.topic) == (None, None)
-    assert CaseFile(file).table.notes == ROWS["notes on a table"]
+    assert CaseFile(file).table.line == f"{file}: {ROWS['notes on a table']}"
 
 
 @each_row("fault")
@@ -125,4 +125,4 @@ def test_an_error_beside_the_answers_stops_nothing_and_numbers_are_answers_as_th
     file = spreadsheet(tmp_path / "a.xlsx", {"D1": "mean", "D3": "#DIV/0!"})
     answers = [[response.text for response in case.responses] for case in read_cases(file)]
     assert answers == [["b", "5"], ["d", "TRUE"]]
-    assert CaseFile(file).table.notes[1] == "not read: mean (no text)"
+    assert "; not read: mean (no text); " in CaseFile(file).table.line

@@ -100,7 +100,7 @@ def test_a_table_loses_no_row_no_column_and_no_cell(kind, data, models, shape, r
         content = CaseFile(file, blank=rule)
         (notes,) = content.notes
         cases = list(content)
-    assert f"{len(rows)} rows, {len(table)} cases" in notes
+    assert f"rows: {len(rows)}, cases: {len(table)}" in notes
     assert "url (no text)" in notes
     assert (counted in notes) == bool(blanks)
     expected = {}

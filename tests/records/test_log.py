@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from automedeval.records import Case, RecordError, Verdict, read_records
+from automedeval.records import RecordError, Verdict, read_records
 from automedeval.records.journal import Processes
 from automedeval.records.log import Log
 
@@ -63,9 +63,8 @@ def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path):
     log = Log(log.path, Verdict, AUTHOR, "s1", renewed=digests | {"c1": "new"})
     left = {verdict(0).key, verdict(2).key}
     assert log.done(log.renewed) == left, "a dry run moves nothing"
-    cases = [Case(name, "Q?", (), extra={"row": at}) for at, name in enumerate(digests, 1)]
     with log:
-        (note,) = log.notes(cases)
+        (note,) = log.notes()
         assert note.startswith("1 of 3 texts changed: asked anew")
         assert log.done(log.renewed) == left
     assert ids(tmp_path) == ["c0", "c2", "c1"], "another judge's verdict stays"

@@ -15,7 +15,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import automedeval
 from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.evidence.run import REFERENCE, check_cases
 from automedeval.meta_evaluation import checked as report
@@ -32,7 +31,6 @@ from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
 VERSION = 3  # of how numbers are read and passages are searched, for the fingerprint
-TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
 
 
 @dataclass
@@ -52,9 +50,6 @@ def main() -> None:
     args, encoder_args = parse(
         (CheckArguments, EncoderArguments), __doc__, first=("cases", "evidence", "output")
     )
-    name = Path(args.cases).stem
-    if args.cases == "two_bots" and not Path("two_bots").exists():
-        args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, **args.table))
     print_notes(note_on_thoughts(cases))
     books = args.books(encoder_args, "auto")
@@ -64,14 +59,14 @@ def main() -> None:
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
         )
-    output = Path(args.output or f"checks/{name}")
+    output = Path(args.output or f"checks/{Path(args.cases).stem}")
     settings = digest([VERSION, books.get("store")])
     digests = {case.id: case.digest for case in cases}
     output.mkdir(parents=True, exist_ok=True)
     claims = output / "claims.jsonl"
     with Log(claims, CheckedResponse, (evidence,), settings, renewed=digests) as log:
         done = log.done(digests)
-        print_notes(log.notes(cases))
+        print_notes(log.notes())
         record_run(output / "run.json", args, encoder_args)
         missing = sum(len(case.responses) for case in cases) - len(done)
         log.fill(check_cases(cases, done, settings, search), missing, unit="answer")

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import automedeval
 from automedeval.cli import report
 from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.harness.joining import LogArguments, join_logs
@@ -67,8 +66,8 @@ from automedeval.records.journal import Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import is_first, join_processes, print_notes
-from automedeval.records.run_record import record_run, run_arguments
-from automedeval.records.tables.cases import CaseFile
+from automedeval.records.run_record import judged_files, record_run, run_arguments
+from automedeval.records.tables.cases import SAMPLE, CaseFile
 from automedeval.records.tables.columns import NOT_JUDGED
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
@@ -76,9 +75,6 @@ from automedeval.rubrics.published import PACKAGED
 from automedeval.study.introspection.mistakes import read_recorded
 
 LONGEST_NAME = 150  # letters of a folder's name; file systems take 255 bytes
-SAMPLE = Path(automedeval.__file__).parent / "sample"
-SAMPLE_CASES = str(SAMPLE / "test_cases.jsonl")
-SAMPLE_RATINGS = str(SAMPLE / "test_ratings.jsonl")
 
 
 @dataclass
@@ -141,8 +137,10 @@ class JudgeArguments(BaselineArguments, EvidenceArguments, AskingArguments):
             raise RecordError("--split names rows of --dataset, and there is none")
         if self.batch_file:  # a verdict is one request
             if self.score_decoding == "constrained":
-                what = "--score_decoding constrained takes several requests for a verdict"
-                raise RecordError(f"--batch_file: {what}; leave it out")
+                raise RecordError(
+                    "--batch_file: --score_decoding constrained takes several requests for a verdict; "
+                    "leave it out"
+                )
             self.score_decoding = "free"
         if self.dataset and (self.orders != "1" or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders or --baseline")
@@ -168,8 +166,6 @@ class Answers:
 
     file: str
     content: CaseFile
-    columns: list[str]  # --columns of a table
-    textless: list[str]  # columns without a text, which may be a model's
     first_version: str | None = None  # of tables NAME=FILE, the baseline of the others
 
 
@@ -219,28 +215,22 @@ def tell(*lines: str) -> None:
 
 def read_answers(args: JudgeArguments, log_args: LogArguments, processes: Processes) -> Answers:
     """Say what is read of each table; join logs, or tables of versions, into one file beside the verdicts."""
-    is_sample = args.cases == ["sample"] and not Path("sample").exists()
-    given = [SAMPLE_CASES] if is_sample else args.cases
-    hint = "" if args.columns else " (--columns says it otherwise)"
-    textless = set[str]()
     contents = {}
-    for value in given:
+    for value in args.cases:
         _, file = named_file(value)
         if is_log(file):
             continue
         contents[value] = CaseFile(file, **args.table)
-        if table := contents[value].table:
-            tell(printable(f"{file}: {'; '.join(table.notes)}{hint}"))
-            textless.update(table.columns.textless)
-    version, file = named_file(given[0])
-    if len(given) == 1 and not version and not is_log(file):
-        return Answers(file, contents[given[0]], args.table["columns"], sorted(textless))
-    cases, notes = join_logs(given, log_args, contents)
+        tell(*map(printable, contents[value].notes))
+    version, file = named_file(args.cases[0])
+    if args.cases == [file] and contents:
+        return Answers(file, contents[file])
+    cases, notes = join_logs(args.cases, log_args, contents)
     joined = args.folder / "cases.jsonl"
     write_joined(joined, cases, args.cases, processes)
     tell(*map(printable, notes), f"cases: {joined}")
-    first_version = None if len(given) == 1 or is_log(file) else version
-    return Answers(str(joined), CaseFile(joined), [], sorted(textless), first_version)
+    first_version = None if len(args.cases) == 1 or is_log(file) else version
+    return Answers(str(joined), CaseFile(joined), first_version)
 
 
 def write_joined(file: Path, cases: list[Case], given: Sequence[str], processes: Processes) -> None:
@@ -273,7 +263,9 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
         tell(f"judge: {judge} (--judge names another)")
     cases = answers.content.first(args.limit)
     of_file = chain(cases, answers.content)
-    rubric = choose_rubric(judge, args, of_file)
+    rubric = judge_rubric(judge, args.rubric, None if args.dataset else of_file)
+    if rubric.id == GUIDED and not (args.rubric or args.dataset):
+        tell(f"rubric: {GUIDED}, which shows the references (without them: --rubric {PACKAGED})")
     if args.batch_file:
         check_batch(judge, rubric, processes)
     baseline = args.baseline or answers.first_version
@@ -302,14 +294,6 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
     if not is_own_choice and all(case.criteria for case in cases):
         tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
     return Job(args, answers, judge, rubric, asked, requests, args.folder, baseline)
-
-
-def choose_rubric(judge: str, args: JudgeArguments, cases: Iterable[Case]) -> Rubric:
-    """Return the rubric of a run, and say where a language model sees the references because all cases have one."""
-    rubric = judge_rubric(judge, args.rubric, None if args.dataset else cases)
-    if rubric.id == GUIDED and not (args.rubric or args.dataset):
-        tell(f"rubric: {GUIDED}, which shows the references (without them: --rubric {PACKAGED})")
-    return rubric
 
 
 def check_batch(judge: str, rubric: Rubric, processes: Processes) -> None:
@@ -385,31 +369,35 @@ def log_of_run(job: Job, judge: BaseJudge, processes: Processes) -> Log:
 
 
 def judge_requests(job: Job, judge: BaseJudge, log: Log, *more: Any) -> str | None:
-    """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers."""
-    judge.chat.prepare()
-    with log:
-        # refuses another judge's verdicts before anything is written
-        done = log.done(job.requests.digests)
-        tell(*log.notes(job.requests.cases))
-        if is_first():
-            record_run(log.run_file, job.args, settled(job, judge, log), *more)
-        if job.args.batch_file is None:
-            judge_missing(judge, job.requests, log, done)
-            return None
-        return judge_by_file(judge, job.requests, log, done, Path(job.args.batch_file))
+    """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers.
 
-
-def settled(job: Job, judge: BaseJudge, log: Log) -> SimpleNamespace:
-    """Return the arguments that this run settled, for its record; `columns_of` has the --columns of each table by its file."""
-    columns_of = run_arguments(log.run_file).get("columns_of", {})
+    The record has the arguments that the run settled. RecordError if the default folder has verdicts
+    on another file.
+    """
+    columns_of = dict(judged_files(job.output))
+    for file in columns_of if job.args.output is None else ():
+        if Path(file).resolve() != Path(job.answers.file).resolve():
+            raise RecordError(f"{job.output} has verdicts on {file}: choose another --output")
+    columns = job.args.columns if job.answers.content.table else []
     guided = GUIDED if job.rubric.id == GUIDED else None  # an audit of this judge needs it
-    return SimpleNamespace(
+    settled = SimpleNamespace(
         judge=job.judge,
         rubric=job.args.rubric or guided,
         score_decoding=judge.score_decoding or job.args.score_decoding,
         again="cut" if log.alike else None,
-        columns_of=columns_of | {job.answers.file: job.answers.columns},
+        columns_of=columns_of | {job.answers.file: columns},
     )
+    judge.chat.prepare()
+    with log:
+        # refuses another judge's verdicts before anything is written
+        done = log.done(job.requests.digests)
+        tell(*log.notes())
+        if is_first():
+            record_run(log.run_file, job.args, settled, *more)
+        if job.args.batch_file is None:
+            judge_missing(judge, job.requests, log, done)
+            return None
+        return judge_by_file(judge, job.requests, log, done, Path(job.args.batch_file))
 
 
 def print_standings(job: Job, log: Log) -> list[Verdict]:
@@ -427,7 +415,8 @@ def print_standings(job: Job, log: Log) -> list[Verdict]:
             continue
         verdicts.append(verdict.for_figures())
     table, profile = rank(cases, verdicts, job.rubric, log.path) if verdicts else ([], None)
-    table += [{"model": name, MEAN: NOT_JUDGED} for name in job.answers.textless]
+    if read := job.answers.content.table:
+        table += [{"model": name, MEAN: NOT_JUDGED} for name in read.columns.textless]
     lines = [f"\n{' by '.join(log.author)}", format_table(table)]
     if any("rank" in row for row in table):
         lines.append(RANKED)
@@ -442,19 +431,20 @@ def print_standings(job: Job, log: Log) -> list[Verdict]:
 def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
     """Return what is said of a run's verdicts: the invalid ones with their errors, the counts, and what to do about them."""
     invalid = [verdict for verdict in verdicts if not verdict.valid]
-    cut = [verdict for verdict in verdicts if verdict.truncated]
+    cut = sum(verdict.truncated for verdict in verdicts)
     errors = Counter(verdict.error for verdict in invalid)
     lines = [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())]
     if more := len(lines[8:]):
         lines[8:] = [f"  and {more} more"]
     lines += first_unread(invalid)
-    judged = len({verdict.case_id for verdict in verdicts})
-    counts = f"{judged} cases, {len(verdicts)} verdicts ({log.new} new), "
+    judged = {verdict.case_id for verdict in verdicts}
+    counts = f"cases: {len(judged)}, verdicts: {len(verdicts)} (new: {log.new}), "
     if cut:
-        counts += f"{len(cut)} cut off at --max_new_tokens, "
+        counts += f"cut off at --max_new_tokens: {cut}, "
     valid_rate = 1 - len(invalid) / len(verdicts) if verdicts else 0.0
     lines.append(f"{counts}valid rate {valid_rate:.3f}")
-    if tokens := spent(verdicts):
+    replaced = (each for each in log.records(log.replaced_file) if each.case_id in judged)
+    if tokens := spent(chain(verdicts, replaced)):
         lines.append(tokens)
     if cut:
         lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
@@ -468,8 +458,8 @@ def report_on(job: Job) -> None:
     """Say the command that makes the report; of two versions, or with --open, make it."""
     args, cases = job.args, job.answers.file
     own_rubric = args.rubric if Path(args.rubric or "").suffix else None
-    has_ratings = cases == SAMPLE_CASES and not job.rubric.in_words
-    ratings = SAMPLE_RATINGS if has_ratings else None  # which are of scores
+    has_ratings = cases == "sample" and not job.rubric.in_words
+    ratings = SAMPLE / "test_ratings.jsonl" if has_ratings else None  # which are of scores
     if args.limit:  # the others' verdicts are not missing
         cases = str(job.output / f"cases-{args.limit}.jsonl")
         write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))

@@ -125,7 +125,7 @@ def main() -> None:
     record_run(output / "run.json", args)
     print(summary(cases))
     for name, records in sorted(files.items()):
-        print(f"{name}: {output / name}.jsonl, {len(records):,} lines")
+        print(f"{name}: {output / name}.jsonl, lines: {len(records):,}")
 
 
 def sifted(
@@ -173,7 +173,7 @@ def repeats(rows: list[SourceRow], keep: bool) -> Faults:
         reason = "equal question" if equal else "near question"
         faults[row.case.id] = {"reason": reason, "of": rows[earlier].case.id}
     if staying:
-        print(f"{staying:,} cases repeat an earlier question and are kept")
+        print(f"cases that repeat an earlier question and are kept: {staying:,}")
     return faults
 
 
@@ -189,8 +189,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
             layout = LAYOUTS[args.layout] if args.layout else recognised(first)
         if layout is None:
             table = read_table(path, rows, args.blank, args.columns, least_responses=0)
-            named = "" if args.columns else " (--columns says it otherwise)"
-            tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
+            tqdm.write(table.line)
             yield from table_as_cases(table, Path(path).stem if len(args.input) > 1 else None)
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
@@ -201,7 +200,7 @@ def rows_of_layout(
     path: str, rows: list[tuple[str, dict]], layout: Layout, args: PrepareCasesArguments
 ) -> Iterator[SourceRow]:
     """Yield the rows of one input as cases; RecordError for other columns than the layout's, unless --layout names it."""
-    unread: Counter[str] = Counter()
+    unread = Counter[str]()
     if layout.beside is not None:  # the set's columns are known
         known = {*layout.keys, *layout.beside}
         for _, row in rows:
@@ -224,7 +223,7 @@ def rows_of_layout(
             tqdm.write(f"{path}: {line}")
     yield from cased
     for name, cells in unread.items():
-        tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
+        tqdm.write(f"{path}: not read: {name!r}, cells: {cells:,}")
 
 
 def summary(cases: list[Case]) -> str:
@@ -233,5 +232,5 @@ def summary(cases: list[Case]) -> str:
     references = sum(case.reference is not None for case in cases)
     topics = len({case.topic for case in cases if case.topic})
     criteria = sum(len(case.criteria) for case in cases)
-    counts = f"{references:,} with a reference, {responses:,} responses, {topics:,} topics"
-    return f"{len(cases):,} cases: {counts}, {criteria:,} criteria"
+    counts = f"with a reference: {references:,}, responses: {responses:,}, topics: {topics:,}"
+    return f"cases: {len(cases):,}, {counts}, criteria: {criteria:,}"

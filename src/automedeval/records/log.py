@@ -4,7 +4,7 @@ One process appends to the file itself. Of several processes each appends to a p
 process joins the parts at the end of the run, and at the start of a run that follows an interrupted one.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from tqdm import tqdm
 from automedeval.records.errors import RecordError
 from automedeval.records.journal import ALONE, Journal, Processes, write_lines
 from automedeval.records.readers import read_records
-from automedeval.records.types import Case, LogRecord
+from automedeval.records.types import LogRecord
 
 _SYNC = 64  # appended records between two waits for the disk
 
@@ -122,18 +122,17 @@ class Log:
         is_asked = is_cut and record.key in self.again
         return is_asked or record.has_changed(self.renewed[record.case_id])
 
-    def notes(self, cases: Sequence[Case]) -> list[str]:
+    def notes(self) -> list[str]:
         """Return a line on the cases whose records were moved, if there are any."""
-        moved = sum(case.id in self.changed for case in cases)
-        if not moved:
+        if not self.changed:
             return []
         what = "answers were cut off, or texts changed" if self.again else "texts changed"
         done = f"asked anew, what was there before is in {self.replaced_file}"
-        return [f"{moved} of {len(cases)} {what}: {done}"]
+        return [f"{len(self.changed)} of {len(self.renewed)} {what}: {done}"]
 
-    def records(self) -> Iterator[Any]:
-        """Yield the author's records that the file holds."""
-        return (record for record in self._read(self.path) if record.author == self.author)
+    def records(self, path: Path | None = None) -> Iterator[Any]:
+        """Yield the author's records that the file holds, or `replaced_file`."""
+        return (record for record in self._read(path or self.path) if record.author == self.author)
 
     def done(self, digests: Mapping[str, str]) -> set[tuple]:
         """Return the keys of the author's records on these cases. Inside the context nobody else adds to them.

@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -84,11 +84,16 @@ def columns_of_run(verdicts: Iterable[str | Path], cases: str) -> list[str]:
     table = Path(named_file(cases)[1]).resolve()
     for place in verdicts:
         folder = verdicts_file(named_file(str(place))[1]).parent
-        for file in sorted(folder.glob("run-*.json")):
-            for judged, columns in run_arguments(file).get("columns_of", {}).items():
-                if columns and Path(judged).resolve() == table:
-                    return columns
+        for judged, columns in judged_files(folder):
+            if columns and Path(judged).resolve() == table:
+                return columns
     return []
+
+
+def judged_files(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each file of cases whose verdicts a folder has, with its --columns."""
+    for file in sorted(folder.glob("run-*.json")):
+        yield from run_arguments(file).get("columns_of", {}).items()
 
 
 def installed_versions(*more: str) -> dict[str, str]:

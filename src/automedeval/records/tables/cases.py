@@ -17,13 +17,17 @@ from automedeval.records.tables.columns import Columns, no_value, without_blanks
 from automedeval.records.tables.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest
 
+SAMPLE = Path(__file__).parents[2] / "sample"
+# A word → the packaged file that it names, where no file of the user's is called so
+PACKAGED = {"sample": SAMPLE / "test_cases.jsonl", "two_bots": SAMPLE / "two_bots.jsonl"}
+
 
 class Table(NamedTuple):
     """What a table of answers holds."""
 
     columns: Columns  # that were read
     cases: list[tuple[str, Case]]  # place and unchecked case
-    notes: list[str]  # on columns, rows and cases, and on what is blank or not the same
+    line: str  # on columns, rows and cases, and on what is blank or not the same
 
 
 def read_cases(
@@ -51,6 +55,8 @@ class CaseFile:
         blank: str | None = None,
         columns: Sequence[str] = (),
     ):
+        if not Path(path).exists():
+            path = PACKAGED.get(str(path), path)
         self.path, self.least_responses = path, least_responses
         self.table: Table | None = None
         rows = read_rows(path, split="test")
@@ -69,7 +75,7 @@ class CaseFile:
     @property
     def notes(self) -> list[str]:
         """Return a line on what is read of a table; none for a file of cases."""
-        return [f"{self.path}: {'; '.join(self.table.notes)}"] if self.table else []
+        return [self.table.line] if self.table else []
 
     def __iter__(self) -> Iterator[Case]:
         return self._cases
@@ -113,19 +119,22 @@ def read_table(
     read = Columns.of(rows, str(path), columns, least_responses)
     cases, notes = read.cases(contents)
     cases, blanks = without_blanks(str(path), cases, blank)
-    about = [f"read: {read}"]
+    told = [f"read: {read}"]
     if unread := read.unread(rows):
-        about.append(f"not read: {', '.join(unread)}")
-    about.append(f"{len(rows):,} rows, {len(cases):,} cases")
-    notes = [*about, *notes, *blanks]
+        told.append(f"not read: {', '.join(unread)}")
+    told += [f"rows: {len(rows):,}, cases: {len(cases):,}", *notes, *blanks]
     answers = itertools.chain.from_iterable(case.responses for _, case in cases)
     words = sum(no_value(answer.text) for answer in answers)
     if words:
-        notes.append(f"answers that are words like NA or None, read as they stand: {words:,}")
+        told.append(f"answers that are words like NA or None, read as they stand: {words:,}")
     answered = [(place, case) for place, case in cases if case.responses or not least_responses]
     if without := len(cases) - len(answered):
-        notes.append(f"cases without an answer, left out: {without:,}")
-    return Table(read, list(_named(answered)), notes)
+        told.append(f"cases without an answer, left out: {without:,}")
+    if repeated := len(answered) - len({case.digest for _, case in answered}):
+        told.append(f"cases with the texts of an earlier one, which count again: {repeated:,}")
+    if not columns:
+        told.append("--columns says it otherwise")
+    return Table(read, list(_named(answered)), f"{path}: {'; '.join(told)}")
 
 
 def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
@@ -134,7 +143,7 @@ def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
     One without an id is named by the first words of its question and six digits over all of it, so that further candidates and
     another order of the rows change no id. A question that is asked again is a case of its own.
     """
-    names: Counter[str] = Counter()
+    names = Counter[str]()
     for place, case in cases:
         name = case.id
         if not name:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from automedeval.records.arguments import BLANK
 from automedeval.records.errors import UnclearArguments, errors_at
+from automedeval.records.messages import is_conversation
 from automedeval.records.package_data import packaged
 from automedeval.records.questions import key_of
 from automedeval.records.readers import Placed
@@ -40,6 +41,7 @@ CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
 SIGNS = "(?:[^\\w\u2600-\u27bf\u2b50\U0001f300-\U0001faff]|_)+"
 AROUND = re.compile(rf"\A{SIGNS}|{SIGNS}\Z")
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
+ASKED = re.compile("[?\uff1f\u061f]")
 
 
 PlacedCases = list[tuple[str, Case]]  # each with its place in the file
@@ -81,11 +83,17 @@ class Columns:
         textless: list[str] = []
         if "question" not in roles:
             doubt = "no column is called question"
-            question, *texts = texts or [""]
+            asking = [name for name in texts if any(map(ASKED.search, _strings(name, rows)))]
+            question = [*asking, *texts, ""][0]
+            texts = [name for name in texts if name != question]
             roles = {"question": question} | roles
+        is_open = not responses and (least_responses or not columns)
+        if is_open and "model" not in roles:
+            unsure = _add_model(roles, texts, rows)
+        doubt = doubt or unsure
         if "model" in roles or "answer" in roles:
             unsure = _add_answer(roles, texts)
-        elif not responses and (least_responses or not columns):
+        elif is_open:
             textless = [name for name in unknown if name not in texts]
             unsure = _add_reference(roles, texts, least_responses)
             responses = [name for name in texts if name not in roles.values()]
@@ -140,8 +148,7 @@ class Columns:
             if not are_of_cases:
                 row = replace(row, id="")
             elif any(ids) and not row.id:
-                fault = "the id is blank, and in other rows it names the case"
-                raise RecordError(f"{place}: {fault}")
+                raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
             groups.setdefault(row.id or key_of(row.question), []).append((place, row))
         notes = [] if are_of_cases else [f"{self.roles['id']!r} names rows, and no cases"]
         return list(map(_merged, groups.values())), notes
@@ -150,8 +157,7 @@ class Columns:
         """Return what is read of a row; RecordError if a cell is not text, or no question or reference."""
         for name in self.every:
             cell = row.get(name)
-            is_parts = isinstance(cell, list) and all(isinstance(part, dict) for part in cell)
-            is_asked = name == self.roles["question"] and is_parts
+            is_asked = name == self.roles["question"] and is_conversation(cell)
             is_number = name == self.roles.get("id") and type(cell) is int
             if not (isinstance(cell, str | None) or is_asked or is_number):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
@@ -203,7 +209,7 @@ def without_blanks(
     if blank not in (None, *BLANK):
         raise RecordError(f"blank cells are {' or '.join(BLANK)}, not {blank!r}")
     asked = 0
-    blanks: Counter[str] = Counter()  # by model
+    blanks = Counter[str]()  # by model
     settled = []
     for place, case in placed:
         responses = []
@@ -274,6 +280,29 @@ def _add_known(roles: dict[str, str], names: Sequence[str], is_wide: bool) -> st
         if len(called) > 1 and len(exact) != 1:
             doubt = doubt or f"{' or '.join(map(repr, called))} may be the {role}"
     return doubt
+
+
+def _add_model(roles: dict[str, str], texts: list[str], rows: Sequence[dict]) -> str:
+    """Add to role → column that of the models, if a row seems to be one answer; return the doubt.
+
+    Then questions come again, and few words tell their rows apart: those of this column, which is
+    taken out of the texts. Of these the one with the most different cells becomes the first.
+    """
+    question, count = roles["question"], len(rows)
+    if len(texts) < 2 or _kinds(rows, question) > 0.75 * count:
+        return ""
+    for name in texts:
+        if _kinds(rows, name) <= count / 2 and _kinds(rows, question, name) == count:
+            roles["model"] = name
+            texts.remove(name)
+            texts.sort(key=lambda other: -_kinds(rows, other))
+            return f"{name!r} may be the model that gave the answer"
+    return ""
+
+
+def _kinds(rows: Iterable[dict], *names: str) -> int:
+    """Return how many different things some columns of the rows hold together."""
+    return len({tuple(map(key_of, map(row.get, names))) for row in rows})
 
 
 def _add_answer(roles: dict[str, str], texts: Sequence[str]) -> str:
@@ -356,8 +385,12 @@ def fault_of_reference(cell: Any) -> str | None:
 
 def _has_text(name: str, rows: Iterable[dict]) -> bool:
     """Return whether a column holds text; numbers, dates and addresses are none, nor words for no value among them."""
-    strings = [row[name].strip() for row in rows if isinstance(row.get(name), str)]
-    cells = [cell for cell in strings if cell]
+    cells = list(filter(None, _strings(name, rows)))
     if any(not NO_TEXT.fullmatch(cell) and not no_value(cell) for cell in cells):
         return True
     return bool(cells) and not any(map(NO_TEXT.fullmatch, cells))
+
+
+def _strings(name: str, rows: Iterable[dict]) -> list[str]:
+    """Return the texts of a column, without blanks around them."""
+    return [row[name].strip() for row in rows if isinstance(row.get(name), str)]
