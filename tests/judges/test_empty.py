@@ -210,7 +210,7 @@ def test_an_empty_response_meets_no_criterion_and_nobody_is_asked(cases, tmp_pat
         options = judge | {"cases": cases, "output": tmp_path / "v"}
         done = succeeded(run_command("judge", **options))
         assert len(endpoint.asked) == 2 * 3 + 2  # of b about its one answer alone
-        assert "0 new" in run_command("judge", **options).stdout
+        assert "new: 0" in run_command("judge", **options).stdout
     empty = [verdict for verdict in verdicts_in(tmp_path / "v") if verdict.empty]
     assert sorted((verdict.case_id, verdict.empty) for verdict in empty) == [
         ("c1", ("b",)),
