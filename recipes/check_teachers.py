@@ -57,15 +57,15 @@ def fault_of(role: str, settings: Mapping[str, Any]) -> str | None:
     if (key or not own_server) and not os.environ.get(key or KEY):
         return f"{role}: {key or KEY} is not set: the key with which {model} is asked"
     try:
-        chat = OpenAIChat(model, url, max_retries=1, timeout=20.0, api_key_env=key or KEY)
+        chat = OpenAIChat(model, own_server, max_retries=1, timeout=20.0, api_key_env=key or KEY)
         if (
             not chat.served
         ):  # it is not in the endpoint's list; OpenAI's own is asked for the one model
             chat.client.models.retrieve(model)
     except (OpenAIError, ChatError) as error:
         problem = "does not exist" if isinstance(error, NotFoundError) else "could not be checked"
-        place = url or os.environ.get("OPENAI_BASE_URL", "OpenAI")
-        return f"{role}: {model} {problem} at {shown_address(place)}: {error_text(error)}"
+        place = shown_address(own_server or "OpenAI")
+        return f"{role}: {model} {problem} at {place}: {error_text(error)}"
     print(f"{role}: {model} is served at {chat.address}")
     return None
 

@@ -82,7 +82,6 @@ class OpenAIChat(Chat):
 
     def __post_init__(self) -> None:
         key = "none" if self.unasked else os.environ.get(self.api_key_env, "").strip()
-        self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None
         if self.unasked:  # nobody is asked there; a part of the fingerprint
             self.base_url = "http://batch.invalid/v1"
         # Else the client's error message would show the key.
@@ -232,7 +231,7 @@ class OpenAIChat(Chat):
                         yield from row.add(future.result())
                     except ChatError as error:
                         problem = problem or error
-                if row.kind and len(row.held) >= MOST_ALIKE:
+                if row.kind and row.count >= MOST_ALIKE:
                     again = f"{MOST_ALIKE} requests in a row; the same command asks them again"
                     problem = problem or ChatError(f"{self.address} {row.words} ({again})")
                 if problem:
@@ -242,7 +241,7 @@ class OpenAIChat(Chat):
                 problem = problem or ChatError(f"{self.address} {row.words}")
             if problem:
                 raise problem
-            yield from itertools.chain.from_iterable(row.held)
+            yield from row.held
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -394,23 +393,24 @@ class _Ended(NamedTuple):
 
 @dataclass
 class _Row:
-    """The last dialogues in a row that ended in one way: its `kind`, and the words of the last one.
+    """The last dialogues in a row that ended in one way: its `kind`, their `count`, and the words of the last one.
 
-    `held` has the results of each one that failed: they count as soon as another dialogue ends in another way.
+    `held` has the results of those that failed: they count as soon as another dialogue ends in another way.
     """
 
     kind: str = ""
     words: str = ""
-    held: list[Pairs] = field(default_factory=list)
+    count: int = 0
+    held: Pairs = field(default_factory=list)
 
     def add(self, ended: _Ended) -> Pairs:
         """Add a dialogue; return the results that count now."""
         settled: Pairs = []
         if ended.kind != self.kind:
-            settled = [*itertools.chain.from_iterable(self.held)]
-            self.held = []
+            settled, self.held, self.count = self.held, [], 0
         self.kind, self.words, results = ended
         if not self.kind:
             return settled + results
-        self.held.append(results)
+        self.held += results
+        self.count += 1
         return settled
