@@ -47,7 +47,7 @@ def main() -> None:
         if verdict.valid and verdict.rationale
     ]
     verdicts = {(verdict.case_id, verdict.judge, verdict.digest): verdict for verdict in judged}
-    failures = verify(args.verdict_ratings, verdicts).failures if args.verdict_ratings else {}
+    failures = verify(args.verdict_ratings, verdicts)[0] if args.verdict_ratings else {}
     faulty = [key for key in verdicts if FAULTS & set(failures.get(key, ()))]
     shown = {}
     for key, verdict in verdicts.items():

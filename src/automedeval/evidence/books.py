@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from automedeval.evidence.sentences import sentences
+from automedeval.evidence.sentences import spans
 from automedeval.records import (
     JsonObject,
     RecordError,
@@ -144,7 +144,8 @@ class Book:
         self.words = sum(len(block.text.split()) for block in blocks)
         parts = []
         for block in blocks:
-            parts += [block._replace(text=text) for text in sentences(block.text)]
+            for start, end, _ in spans(block.text):
+                parts.append(block._replace(text=block.text[start:end]))
         pieces: list[Piece] = []
         for sentence in _counted(parts, count):
             pieces += [sentence] if sentence.size <= tokens else _cut(sentence, count, tokens)

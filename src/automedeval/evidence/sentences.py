@@ -77,8 +77,3 @@ def _opens_list(line: str, below: str) -> bool:
         return bool(_RULE.match(below))
     is_cut = not line.endswith((".", "!", "?")) and not _BULLET.match(line)
     return line.endswith(":") or (bool(line) and is_cut and bool(_BULLET.match(below)))
-
-
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a text that says what is true, such as a reference."""
-    return [text[span.start : span.end] for span in spans(text)]

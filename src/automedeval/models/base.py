@@ -129,12 +129,6 @@ class Answer:
         return cls(error=f"the request failed: {why}", failed=True)
 
     @classmethod
-    def of_overlong(cls, over: int) -> "Answer":
-        """Return what stands for the answer to a prompt that is so many tokens too long."""
-        error = f"the prompt is {over} tokens longer than the context window"
-        return cls(error=error, overlong=True)
-
-    @classmethod
     def of_text(cls, text: str, **more: Any) -> "Answer":
         """Return the answer in a model's text, without its thoughts; an error where it cannot be told from the rest."""
         try:

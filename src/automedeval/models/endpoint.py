@@ -81,9 +81,9 @@ class OpenAIChat(Chat):
     unasked: bool = False
 
     def __post_init__(self) -> None:
-        key = "none" if self.unasked else os.environ.get(self.api_key_env, "").strip()
+        key = os.environ.get(self.api_key_env, "").strip()
         if self.unasked:  # nobody is asked there; a part of the fingerprint
-            self.base_url = "http://batch.invalid/v1"
+            key, self.base_url = "", "http://batch.invalid/v1"
         # Else the client's error message would show the key.
         if not (key.isascii() and key.isprintable()):
             raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")

@@ -55,7 +55,6 @@ from automedeval.models.network import (
     outline_network,
 )
 from automedeval.models.tokenization import PromptEncoder, shared_start
-from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
@@ -153,11 +152,7 @@ class LocalChat(Chat):
     @cached_property
     def network(self):
         with loading(self.model):
-            try:
-                network = load_network(self.folder, self._outline, self.device)
-            except torch.OutOfMemoryError:
-                more = "a serving engine spreads it over several GPUs, or serves it in fewer bits"
-                raise RecordError(f"{self.name} does not fit {self.device}: {more}") from None
+            network = load_network(self.folder, self._outline, self.device)
         flatten_head_input(network)
         return network
 
@@ -235,7 +230,8 @@ class LocalChat(Chat):
             if over <= 0:
                 fitting.append(row)
             elif wanted[index]:
-                yield index, Answer.of_overlong(over)
+                error = f"the prompt is {over} tokens longer than the context window"
+                yield index, Answer(error=error, overlong=True)
         self._share_prefix(fitting if shares_prefix else [])
         for batch in self._batches(fitting):
             if any(wanted[row.index] for row in batch):

@@ -55,8 +55,6 @@ class PromptEncoder:
 
     def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[Ids]:
         """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""
-        if not prompts:
-            return []
         if self.tokenizer.chat_template is None:
             raise RecordError(
                 "the checkpoint has no chat template; give one with --chat_template_path"
@@ -67,6 +65,8 @@ class PromptEncoder:
         """Return the tokens of what the chat template makes of chats; RecordError if it cannot be rendered."""
         from transformers.utils.chat_template_utils import _compile_jinja_template
 
+        if not chats:
+            return []
         with foreign_errors_at("the chat template cannot be rendered"):
             template = self.tokenizer.get_chat_template(options.get("chat_template"))
             # A compiled template is kept by its text, and takes no function as an argument.
@@ -152,7 +152,7 @@ class PromptEncoder:
         """Tokenize both texts of (condition, target) pairs; the condition begins with the tokenizer's BOS, if it has one."""
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
         texts = [[{"role": "user", "content": text}] for text in chain.from_iterable(pairs)]
-        ids = iter(self._ids(texts, chat_template=_TEXT_ALONE) if texts else ())
+        ids = iter(self._ids(texts, chat_template=_TEXT_ALONE))
         return [(start + condition, target) for condition, target in zip(ids, ids)]
 
 

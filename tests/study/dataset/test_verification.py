@@ -10,7 +10,7 @@ from automedeval.records import read_lines
 from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
-from automedeval.study.dataset.verification import Verification, verify
+from automedeval.study.dataset.verification import verify
 
 ROWS = rows_of(__file__)
 
@@ -24,20 +24,20 @@ RATING = {"case_id": "c1", "judge": "t", "annotator": "a", "verdict_digest": "aa
 RATING |= {"criterion": "knowledge", "score": 1}
 
 
-def verified(folder: Path, ratings: list[dict]) -> Verification:
+def verified(folder: Path, ratings: list[dict]) -> tuple:
     """Return what ratings say that differ so from RATING."""
     file = write(folder / "verdict_ratings.jsonl", (RATING | changes for changes in ratings))
     return verify(str(file), VERDICTS)
 
 
 def test_shares_are_counted_by_criterion_with_the_papers_beside(tmp_path):
-    found = verified(tmp_path, ROWS["ratings"])
-    assert found.failures == {
+    failures, lines = verified(tmp_path, ROWS["ratings"])
+    assert failures == {
         ("c1", "t", "aaa"): ("knowledge",),
         ("c1", "t", "ccc"): (),  # another verdict of the judge on the case
         ("c2", "t", "bbb"): ("attribution",),
     }
-    assert found.lines == ROWS["test_shares_are_counted_by_criterion_with_the_papers_beside"]
+    assert lines == ROWS["test_shares_are_counted_by_criterion_with_the_papers_beside"]
 
 
 def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone():

@@ -66,19 +66,19 @@ class InstructionSet(JudgedCases):
         rated = {}
         for key, verdict in self.verdicts.items():
             rated[key] = (verdict.case_id, verdict.judge, verdict.digest)
-        verification = verify(path, set(rated.values()))
+        failures, lines = verify(path, set(rated.values()))
         faults = {}
         for key, name in rated.items():
-            if name not in verification.failures:
+            if name not in failures:
                 continue
-            failed = self.failed[key] = verification.failures[name]
+            failed = self.failed[key] = failures[name]
             if FAULTS & set(failed):
                 self.faulty[key] = self.verdicts[key]
             if len(failed) >= self.plan.failed_criteria:
                 faults[key] = f"fails {' and '.join(failed)}"
         line = f"verification: {self.reject('verdicts', faults)}"
         unrated = self.unrated(self.verdicts)
-        self.report(f"{line}; {unrated:,} unrated ones pass", *verification.lines)
+        self.report(f"{line}; {unrated:,} unrated ones pass", *lines)
 
     def unrated(self, keys: Iterable[Key]) -> int:
         """Return how many of these verdicts nobody rated."""

@@ -243,15 +243,18 @@ def write_splits(
     if not frames:
         raise RecordError("the data set has no row")
     whole = pandas.concat(frames)
-    sources = whole.groupby(["source", "license"]).size().reset_index(name="rows")
-    teachers = whole.groupby(["teacher", "judge", "rubric"]).size().reset_index(name="rows")
+
+    def counted(*columns: str) -> list[JsonObject]:
+        counts = whole.groupby(list(columns)).size()
+        return counts.reset_index(name="rows").to_dict("records")
+
     return {
         # of all rows of all splits: what ties a model to the data it was trained on
         "fingerprint": digest([[name, facts[name]["fingerprint"]] for name in sorted(facts)]),
         "splits": facts,
         "licenses": sorted(whole["license"].unique()),
-        "sources": sources.to_dict("records"),
-        "teachers": teachers.to_dict("records"),
+        "sources": counted("source", "license"),
+        "teachers": counted("teacher", "judge", "rubric"),
         "reference_rows": int((whole["models"].str[-1] == REFERENCE).sum()),
         "tokenizer": Path(limit.encoder.tokenizer.name_or_path).name if limit else None,
         "max_length": limit.max_length if limit else None,

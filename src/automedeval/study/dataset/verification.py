@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Collection
 from operator import attrgetter
 from statistics import fmean
-from typing import NamedTuple
 
 from automedeval.records import (
     RecordError,
@@ -23,22 +22,14 @@ PAPER_SHARES = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}
 Rated = tuple[str, str, str]  # case id, judge, digest of the verdict
 
 
-class Verification(NamedTuple):
-    """What ratings say of verdicts.
-
-    `failures` maps a verdict to the criteria that it fails; the tuple is empty if it passes. `lines` report how many verdicts
-    meet each criterion, with the paper's share, and how many ratings are of none of the verdicts.
-    """
-
-    failures: dict[Rated, tuple[str, ...]]
-    lines: list[str]
-
-
-def verify(path: str, verdicts: Collection[Rated]) -> Verification:
+def verify(
+    path: str, verdicts: Collection[Rated]
+) -> tuple[dict[Rated, tuple[str, ...]], list[str]]:
     """Read physicians' ratings of the verdicts (verdict_ratings.jsonl), and tell which verdict fails which criteria.
 
-    Ratings of other verdicts than the `verdicts` are counted only. RecordError for a rating without a `verdict_digest`, a score
-    that is not 0 or 1, or a second one by the same verifier.
+    Return verdict → the criteria that it fails, none if it passes; and lines that report how many verdicts meet each criterion,
+    with the paper's share, and how many ratings are of other verdicts: these are counted only. RecordError for a rating without
+    a `verdict_digest`, a score that is not 0 or 1, or a second one by the same verifier.
     """
     lowest: dict[str, dict[Rated, float]] = defaultdict(dict)  # score of each criterion
     failures: dict[Rated, tuple[str, ...]] = {}
@@ -71,4 +62,4 @@ def verify(path: str, verdicts: Collection[Rated]) -> Verification:
         lines.append(
             f"{others:,} ratings are of other verdicts, or of other texts of these: not applied"
         )
-    return Verification(failures, lines)
+    return failures, lines

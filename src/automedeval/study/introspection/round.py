@@ -92,7 +92,7 @@ def write_round(
         "round": before.get("round", 0) + 1,  # a data set of build_dataset.py is round 0 itself
         "follows": discussion["follows"],
         "judge": discussion["judge"],
-        "partners": {**discussion["partners"], "jury": "the jury"},
+        "partners": discussion["partners"],
         "counts": {"cases": len(recorded), **counts_of(records)},
         "arithmetic": [
             *before["arithmetic"],
