@@ -123,8 +123,9 @@ class Book:
                 pages.append(whole(page.extract_text()).strip().splitlines())
         self.pages = len(pages)
         self.pages_without_text = pages.count([])
+        _remove_running_heads(pages)
         blocks = []
-        for number, lines in enumerate(_without_running_heads(pages), 1):
+        for number, lines in enumerate(pages, 1):
             # Words that are divided at the end of a line are joined.
             text = re.sub(r"(?<=[a-z])-\n(?=[a-z])", "", "\n".join(lines))
             blocks += [Piece("", number, paragraph) for paragraph in _paragraphs(text)]
@@ -166,9 +167,10 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     skipped: Counter[str] = Counter()
     for kind, place in map(named_file, map(str, paths)):
         path = Path(place)
-        inside = filter(Path.is_file, sorted(path.rglob("[!.]*")))
-        for file in inside if path.is_dir() else [path]:
-            if file == path or file.suffix.lower() in SUFFIXES:
+        if not path.is_dir():
+            kinds.setdefault(path, kind)
+        for file in filter(Path.is_file, sorted(path.rglob("[!.]*"))):
+            if file.suffix.lower() in SUFFIXES:
                 kinds.setdefault(file, kind)
             else:
                 skipped[file.suffix.lower() or file.name] += 1
@@ -194,7 +196,7 @@ def _open_pdf(file: Path):
     return reader
 
 
-def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
+def _remove_running_heads(pages: Sequence[list[str]]) -> None:
     """Remove page numbers, and first and last lines that are the same, except for digits, on more than half of the pages.
 
     No page begins or ends with a line without text.
@@ -208,14 +210,10 @@ def _without_running_heads(pages: Sequence[Sequence[str]]) -> list[list[str]]:
         edges.update({shape(line) for line in (*lines[:1], *lines[-1:])})
     written = sum(map(bool, pages))  # pages with text
     common = {line for line, times in edges.items() if times > max(2, written / 2)} | {"0"}
-    bodies = []
-    for page in pages:
-        lines = list(page)
+    for lines in pages:
         for end in (0, -1):
             if lines and shape(lines[end]) in common:
                 lines.pop(end)
-        bodies.append(lines)
-    return bodies
 
 
 def _paragraphs(text: str) -> Iterator[str]:

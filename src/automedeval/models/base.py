@@ -20,16 +20,11 @@ NOT_FINITE = "the model's probabilities are not finite: another --dtype may help
 class Free:
     """Free text of an answer, which ends before `stop`, with which the next part begins; "": where the model ends it.
 
-    A `json_string` ends before the quote that closes it. What is searched for a stop has the `lead` before it: the line break
-    that ends the prompt, which may be the stop's own.
+    A `json_string` ends before the quote that closes it.
     """
 
     stop: str
     json_string: bool = False
-
-    @property
-    def lead(self) -> str:
-        return "\n" if self.stop.startswith("\n") else ""
 
     def end(self, text: str) -> int | None:
         """Return the place at which a text ends; None if it goes on."""

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -200,10 +200,9 @@ class OpenAIChat(Chat):
     def follow(
         self,
         dialogues: Iterable[tuple[Any, Dialogue]],
-        done: Collection[Any] = (),
         failed: Callable[[str], Any] | None = None,
     ) -> Iterator[tuple[Any, Any]]:
-        """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
+        """Lead the dialogues, each with its key, several at once; yield (key, result) as they end.
 
         Each dialogue runs in its own thread. A request that fails after all retries is added to `failures`, and ends its
         dialogue without a result, or with what `failed` makes of the reason. A prompt that the endpoint refuses (400, 413, 422)
@@ -213,8 +212,7 @@ class OpenAIChat(Chat):
         the prompts that it refused, or `MOST_ALIKE` requests in a row failed or were refused in the same words: what was
         refused then has no result, and is asked again.
         """
-        waiting = ((key, dialogue) for key, dialogue in dialogues if key not in done)
-        row, problem = _Row(), None
+        waiting, row, problem = iter(dialogues), _Row(), None
         halt = threading.Event()  # ends dialogues before their next prompt
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="chat")
         running: set[Future] = set()

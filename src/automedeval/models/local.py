@@ -60,6 +60,7 @@ LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
 MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
 LEAST = 64  # tokens of a free text that the window must leave
+LEAD = "\n"  # ends the prompt; a stop that begins with a line break may begin with this one
 
 
 def batch_room(outline, device: str) -> int:
@@ -345,10 +346,10 @@ class LocalChat(Chat):
         stop = free.stop.casefold()
         if not stop or stop[-1] not in self._piece(tokens[-1]).casefold():
             return False
-        near = free.lead + self._decode(tokens[-len(free.stop.encode()) :])
+        near = LEAD + self._decode(tokens[-len(free.stop.encode()) :])
         if stop not in near.casefold():
             return False
-        return free.end(free.lead + self._decode(tokens)) is not None
+        return free.end(LEAD + self._decode(tokens)) is not None
 
     def _decode(self, tokens: Ids) -> str:
         return self.tokenizer.batch_decode(
@@ -357,13 +358,13 @@ class LocalChat(Chat):
 
     def _join(self, reply: "_Reply", free: Free, literal: str) -> tuple[str, str]:
         """Return the free text, and the text that is still to be fed so that the row continues with `literal`."""
-        text = fed = free.lead + self._decode(reply.written)
+        text = fed = LEAD + self._decode(reply.written)
         if reply.pending is not None:
-            whole = free.lead + self._decode([*reply.written, reply.pending])
+            whole = LEAD + self._decode([*reply.written, reply.pending])
             text = whole[: free.end(whole)]
         elif free.json_string and (len(fed) - len(fed.rstrip("\\"))) % 2:
             text += "\\"  # else what follows would be escaped
-        return text[len(free.lead) :], (text + literal)[len(fed) :]
+        return text[len(LEAD) :], (text + literal)[len(fed) :]
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 

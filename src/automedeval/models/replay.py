@@ -5,7 +5,7 @@ The small study uses a recording: it needs no key, and everybody gets the same v
     {"case_id": "c1", "teacher": "strong", "role": "judge", "knowledge": "chain", "round": 1, "text": "[Question]: …"}
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,8 @@ class RecordedChat(Chat):
             raise RecordError(f"{self.path}: no line of {self._shown(prompt.key)}")
         return Answer(self._texts[prompt.key])
 
-    def follow(
-        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Iterator[tuple[Any, Any]]:
-        return ((key, lead(dialogue, self.reply)) for key, dialogue in dialogues if key not in done)
+    def follow(self, dialogues: Iterable[tuple[Any, Dialogue]]) -> Iterator[tuple[Any, Any]]:
+        return ((key, lead(dialogue, self.reply)) for key, dialogue in dialogues)
 
     def _shown(self, key: tuple[str, int]) -> str:
         return f"case {key[0]!r}, {self._author}, round {key[1]}"

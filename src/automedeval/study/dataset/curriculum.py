@@ -96,8 +96,8 @@ class Plan:
     test: Part
     teachers: list[Part]
     stages: list[Part]
-    failed_criteria: int = 1
-    seed: int = 0
+    failed_criteria: int
+    seed: int
 
     @property
     def asks_quality(self) -> bool:

@@ -142,9 +142,10 @@ class CompletionChain:
         self, requests: Iterable[Request], done: Collection[tuple] = ()
     ) -> Iterator[Verdict]:
         """Judge the requests whose keys are not in `done`; yield their verdicts as they come (see `OpenAIChat.follow`)."""
-        dialogues = ((request.key, self.dialogue(request)) for request in requests)
+        missing = (request for request in requests if request.key not in done)
+        dialogues = ((request.key, self.dialogue(request)) for request in missing)
         chat: Any = self.judge.chat  # of an endpoint, or a recording
-        return (verdict for _, verdict in chat.follow(dialogues, done))
+        return (verdict for _, verdict in chat.follow(dialogues))
 
     def dry_run(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> str:
         """Count what a run would take at least: a chain makes one call, and at most one more than its questions."""
