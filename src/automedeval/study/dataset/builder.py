@@ -89,9 +89,7 @@ class InstructionSet(JudgedCases):
         for key, verdict in tqdm(self.verdicts.items(), desc="rows", unit="row"):
             case, rubric = self.cases[verdict.case_id], self.rubrics[verdict.rubric]
             self.rows[key] = instruction(case, verdict, rubric, self.plan.seed)
-        keys = list(self.rows)
-        faults = row_faults(list(self.rows.values()), limit, self.rubrics)
-        self.untrainable = {keys[at]: fault for at, fault in faults.items()}
+        self.untrainable = row_faults(self.rows, limit, self.rubrics)
         if limit is None:
             self.report(UNCOUNTED)
 

@@ -196,18 +196,19 @@ def new_dataset(place: str | Path) -> Iterator[Path]:
         reserved.release()
 
 
-def row_faults(rows: Rows, limit: RowLimit | None, rubrics: Mapping[str, Rubric]) -> dict[int, str]:
-    """Return why training cannot use rows, by their number: one is too long, or its rubric cannot read the completion."""
+def row_faults(
+    rows: Mapping[Any, Mapping[str, Any]], limit: RowLimit | None, rubrics: Mapping[str, Rubric]
+) -> dict[Any, str]:
+    """Return why training cannot use rows, by their keys: one is too long, or its rubric cannot read the completion."""
+    lengths = row_lengths(list(rows.values()), limit.encoder) if limit else [0] * len(rows)
     faults = {}
-    for at, row in enumerate(rows):
+    for (key, row), length in zip(rows.items(), lengths):
         answer = row["completion"][0]["content"]
-        if not reads_back(answer, rubrics[row["rubric"]], len(row["order"])):
-            faults[at] = "completion cannot be read back"
-    if limit is not None:
-        for at, length in enumerate(row_lengths(rows, limit.encoder)):
-            if length > limit.max_length:
-                faults[at] = f"more than {limit.max_length:,} tokens"
-    return dict(sorted(faults.items()))
+        if limit and length > limit.max_length:
+            faults[key] = f"more than {limit.max_length:,} tokens"
+        elif not reads_back(answer, rubrics[row["rubric"]], len(row["order"])):
+            faults[key] = "completion cannot be read back"
+    return faults
 
 
 def write_splits(

@@ -67,13 +67,13 @@ def write_round(
     """
     # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
     record_of = {record["case_id"]: record for record in records}
-    rows = [new_row(row, record_of.get(case_id)) for case_id, row in recorded.items()]
+    rows = {case_id: new_row(row, record_of.get(case_id)) for case_id, row in recorded.items()}
     rubrics = {row.rubric.name: row.rubric for row in recorded.values()}
     faults = row_faults(rows, limit, rubrics)
-    usable = [row for at, row in enumerate(rows) if at not in faults]
+    usable = [row for case_id, row in rows.items() if case_id not in faults]
     dropped = []
-    for at, fault in faults.items():
-        about = {name: rows[at][name] for name in ("case_id", "teacher", "judge")}
+    for case_id, fault in faults.items():
+        about = {name: rows[case_id][name] for name in ("case_id", "teacher", "judge")}
         dropped.append(about | {"reason": fault})
     lines = [f"rows: {arithmetic('verdicts', len(rows), Counter(faults.values()))}"]
     if not usable:
