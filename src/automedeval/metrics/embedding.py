@@ -24,6 +24,7 @@ EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {
     REFERENCE: lambda case: case.reference,
 }
 NAMES = (*BASELINES, *EMBEDDINGS)
+OnBatch = Callable[[int], object] | None  # is told how many texts each batch had
 READ_REFERENCE = frozenset({"ROUGE-L to the reference", REFERENCE})
 
 
@@ -33,9 +34,7 @@ class TextEncoder(Protocol):
     name: str
     fingerprint: str
 
-    def encode(
-        self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None
-    ) -> ndarray:
+    def encode(self, texts: Sequence[str], on_batch: OnBatch = None) -> ndarray:
         """Return unit vectors, float [texts, dimensions]; call `on_batch` with the number of texts of each batch."""
 
 
@@ -56,7 +55,7 @@ def nearest(
     cases: Sequence[Case],
     encoder: TextEncoder,
     names: Sequence[str],
-    on_batch: Callable[[int], object] | None = None,
+    on_batch: OnBatch = None,
 ) -> dict[str, list[Nearest]]:
     """Compare the responses of cases with their questions, or their references: name → an entry for each of all responses.
 
@@ -92,7 +91,7 @@ def nearest_pieces(
     cases: Sequence[Case],
     encoder: TextEncoder,
     names: Sequence[str] = tuple(EMBEDDINGS),
-    on_batch: Callable[[int], object] | None = None,
+    on_batch: OnBatch = None,
 ) -> dict[str, ndarray]:
     """Score every response by the cosine of `nearest`; return name → float [responses of all cases]."""
     compared = nearest(cases, encoder, names, on_batch)

@@ -145,15 +145,13 @@ def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> st
 
     `parameter` is the error's own field for it, if it has one.
     """
-    if not _NOT_TAKEN.search(message):
+    names = "|".join(name for name in OPTIONAL if name in sent)
+    if not names or not _NOT_TAKEN.search(message):
         return None
     text = parameter if isinstance(parameter, str) else message
-    matches = {
-        name: re.search(rf"\b(?:top_)?{name}\b", text, re.I) for name in OPTIONAL if name in sent
-    }
     # What follows the first may be a list of what the endpoint takes.
-    places = {name: match.start() for name, match in matches.items() if match}
-    return min(places, key=places.__getitem__, default=None)
+    first = re.search(rf"\b(?:top_)?({names})\b", text, re.I)
+    return first[1].lower() if first else None
 
 
 def endpoint_words(body: Any, most: int = 200) -> str:
