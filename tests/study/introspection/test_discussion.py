@@ -157,17 +157,11 @@ def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggests, 
 
 
 @pytest.mark.parametrize(
-    ("revision", "said"),
-    [
-        (REVISED.replace(NEW, slot_line(OTHER)), "other points than the accepted suggestion's"),
-        (NEW, "no rationale"),
-        ("I would rather not.", "no score line"),
-    ],
+    "revision", [REVISED.replace(NEW, slot_line(OTHER)), NEW, "I would rather not."]
 )
-def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, revision, said):
+def test_a_rewriting_that_does_not_hold_goes_to_the_jury(discuss, revision):
     told, *_ = discuss([SUGGESTED], ACCEPT, [revision])
-    assert told.revised.error == said
-    assert (told.decision, told.step) == (None, None)
+    assert (told.decision, told.revised, told.step) == (None, None, None)
 
 
 def test_a_row_without_rationale_stays_without(discuss):

@@ -137,7 +137,7 @@ class Discussion:
     `order` says which response is in which slot of the partners' prompts; `pieces` are the messages, as in the journal, and
     `unread` counts those of a role that could not be read. `asked` is what the suggesting model looked up, and `suggestion`
     its last one that could be read: the one that both agreed on, if they did so, in the exchange `agreed_at`. `decision` is
-    "keep" or "revise"; None without a consensus, or a revision that holds.
+    "keep" or "revise"; None without a consensus, or a revision that holds, which is `revised`.
     """
 
     def __init__(self, mistake: Mistake, order: tuple[int, ...], partners: "Partners"):
@@ -207,7 +207,7 @@ class Discussion:
             turns.append(Turn(text, "revision", wanted))
             piece = yield Step("revision", exchange, self._say("suggestion", turns, call=1))
             self.revised = self._read_revision(piece)
-            if self.revised.valid:
+            if self.revised:
                 self.decision = "revise"
             else:
                 self.unread["revision"] += 1
@@ -217,19 +217,17 @@ class Discussion:
     def _read_suggestion(self, answer: Answer) -> Suggestion:
         return read_suggestion(answer, self.rubric, self.on_record.scores or ())
 
-    def _read_revision(self, piece: Mapping[str, Any]) -> ParsedAnswer:
+    def _read_revision(self, piece: Mapping[str, Any]) -> ParsedAnswer | None:
+        """Return the revised verdict; None if it has no or other points, or lacks a rationale that can be a completion's."""
         slots = len(self.order)
         reading = read_answer(_answer(piece), self.rubric, slots)
-        if not reading.valid:
-            return reading
-        if reading.scores != self.suggestion.scores:
-            return ParsedAnswer(False, "other points than the accepted suggestion's")
+        if not reading.valid or reading.scores != self.suggestion.scores:
+            return None
         if self.on_record.rationale is None:  # a row without a rationale stays without one
             return replace(reading, rationale=None)
-        if reading.rationale is None:
-            return ParsedAnswer(False, "no rationale")
-        if not reads_back(format_verdict(reading, self.rubric), self.rubric, slots):
-            return ParsedAnswer(False, "it cannot be read back as a completion")
+        completion = format_verdict(reading, self.rubric)
+        if reading.rationale is None or not reads_back(completion, self.rubric, slots):
+            return None
         return reading
 
     def _suggest(self, turns: Sequence[Turn], exchange: int) -> Dialogue:

@@ -90,7 +90,7 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
     if discussion.decision:
         record |= {"consensus_at": discussion.agreed_at, "decided_by": "consensus"}
         record |= {"decision": discussion.decision, "when": discussion.pieces[-1]["when"]}
-    if discussion.decision == "revise" and discussion.revised:
+    if discussion.revised:
         word = recorded.rubric.slot_word
         revised = reordered(discussion.revised, discussion.order, recorded.order, word)
         record["revised_verdict"] = recorded.verdict("consensus", revised)
