@@ -10,6 +10,7 @@ import yaml
 from automedeval.records import Case, Verdict, read_records
 
 MODELS = ("ash", "birch", "cedar")
+Json = dict[str, Any]  # an object of JSON
 
 
 def read(path: Path) -> list[dict]:

@@ -1,6 +1,5 @@
 """The features and scores of a small judge by plain transformers and loops, for tests to compare with."""
 
-import json
 import math
 import re
 from pathlib import Path
@@ -8,6 +7,7 @@ from statistics import fmean
 
 import numpy as np
 import torch
+from factories import read_json
 from programs import ENCODER
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
@@ -51,12 +51,12 @@ class Plain:
         self.tokenizer = AutoTokenizer.from_pretrained(ENCODER)
         self.bare = AutoModel.from_pretrained(ENCODER).eval()
         self.cross = self.adapted(folder, "relevance")
-        self.learnt = json.loads((folder / "judge.json").read_text())["scales"]
+        self.learnt = read_json(folder / "judge.json")["scales"]
 
     @staticmethod
     def adapted(folder: Path, name: str) -> torch.nn.Module:
         network = AutoModelForSequenceClassification.from_pretrained(ENCODER, num_labels=1).eval()
-        config = json.loads((folder / name / "adapter_config.json").read_text())
+        config = read_json(folder / name / "adapter_config.json")
         scale = config["lora_alpha"] / config["r"]
         weights = adapter(folder, name)
         for key, parameter in network.named_parameters():

@@ -3,10 +3,10 @@
 import contextlib
 import io
 import itertools
-import json
 import pkgutil
 import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,7 +20,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from factories import read_json
 from filelock import FileLock, Timeout
+from tables import holds_all
 
 from automedeval.cli import console
 
@@ -28,12 +30,24 @@ ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "src" / "automedeval" / "sample"
 ENCODER = ROOT / "models" / "all-MiniLM-L6-v2"
 JUDGE = ROOT / "models" / "SmolLM2-135M-Instruct"
+FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}  # options of a tiny judge
 needs_encoder = pytest.mark.skipif(
     not ENCODER.is_dir(), reason=f"{ENCODER} is not there: `make test` gets it"
 )
 needs_judge = pytest.mark.skipif(
     not JUDGE.is_dir(), reason=f"{JUDGE} is not there: `make test` gets it"
 )
+
+needs_deepspeed = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="processes are limited and killed by means of Linux"
+    ),
+    # DeepSpeed compiles a small extension the first time that it talks to other processes on CPUs.
+    pytest.mark.skipif(
+        shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"
+    ),
+]
 
 # `accelerate launch` starts several processes on GPUs, and on CPUs one, whatever number it is given.
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
@@ -69,7 +83,7 @@ def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
 def told(done: subprocess.CompletedProcess, *pieces: str) -> str:
     """Return what a program printed that ended with status 0; fail where one of these is not in it."""
     printed = succeeded(done).stdout
-    assert [piece for piece in pieces if piece not in printed] == []
+    holds_all(printed, pieces)
     return printed
 
 
@@ -173,7 +187,7 @@ def served(model: Path, log: Path) -> Iterator[str]:
 def processes_of(output: Path) -> int:
     """Return how many processes shared the last start of the one run in a folder."""
     (record,) = output.glob("run*.json")
-    return json.loads(record.read_text(encoding="utf-8"))["processes"]
+    return read_json(record)["processes"]
 
 
 LONGEST_COMPILATION = 300  # seconds
@@ -217,5 +231,5 @@ def error_line(done: subprocess.CompletedProcess) -> str:
 def failed(done: subprocess.CompletedProcess, *pieces: str) -> str:
     """Return the one line of a recipe that failed; fail where one of these is not in it."""
     line = error_line(done)
-    assert [piece for piece in pieces if piece not in line] == []
+    holds_all(line, pieces)
     return line

@@ -2,18 +2,24 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import yaml
-from programs import ROOT
+from factories import Json
+from programs import ROOT, succeeded
 
 from automedeval.records.teachers import teacher_arguments
 
 RUNS = Path("recipes/runs")
+LIMIT = 3600  # seconds of a whole study
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where the commands are
 SCRIPTS = {
     "demo": ["demo/run.sh"],
     "small": ["automedeval-135m/run.sh"],
@@ -29,17 +35,47 @@ for variant in (
 def script(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
     """Start the script of a study or a variant; no key is in the environment but those of `variables`."""
     file, *words = SCRIPTS[name]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), **variables}
+    environment = {"PATH": PATH, "PYTHONPATH": str(ROOT / "src"), **variables}
     command = ["bash", str(ROOT / RUNS / file), *words, *arguments]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
     )
 
 
+def started(command: list[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen:
+    """Start a command in a session of its own; what it prints goes to the end of a file."""
+    options = {"cwd": ROOT, "env": environment, "start_new_session": True}
+    with open(log, "ab") as stream:
+        return subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, **options)
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Kill a command that was started, with all that it started."""
+    with suppress(ProcessLookupError):  # all of its session has ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def kill_when_written(process: subprocess.Popen, file: Path, log: Path) -> None:
+    """Kill a command that was started as soon as a file has content."""
+    until = time.monotonic() + LIMIT
+    while not (file.is_file() and file.stat().st_size):
+        assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+        assert time.monotonic() < until, f"nothing came into {file}"
+        time.sleep(0.02)
+    kill(process)
+
+
+def ended(process: subprocess.Popen, log: Path, before: int = 0) -> str:
+    """Wait for a command that was started; return what it printed behind these bytes, and fail with it if it failed."""
+    process.wait(LIMIT)
+    printed = log.read_bytes()[before:].decode(errors="replace")
+    assert process.returncode == 0, printed[-3000:]
+    return printed
+
+
 def dry_run(name: str, **variables: str) -> list[list[str]]:
-    done = script(name, "--dry_run", **variables)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(script(name, "--dry_run", **variables))
     return [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
 
 
@@ -52,7 +88,7 @@ def program(words: list[str]) -> str:
     )
 
 
-def arguments(words: list[str]) -> dict[str, Any]:
+def arguments(words: list[str]) -> Json:
     """Return the arguments of a command: its YAML's, with those of the command line in their place."""
     given = {name[2:]: value for name, value in pairwise(words) if name[:2] == "--"}
     if config := given.pop("config", None):
@@ -63,7 +99,7 @@ def arguments(words: list[str]) -> dict[str, Any]:
     return given
 
 
-def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
+def of(commands: list[list[str]], name: str) -> list[Json]:
     return [arguments(words) for words in commands if program(words) == name]
 
 
@@ -72,7 +108,7 @@ def steps(commands: list[list[str]]) -> list[str]:
     return [step(program(words), arguments(words)) for words in commands]
 
 
-def step(name: str, values: dict[str, Any]) -> str:
+def step(name: str, values: Json) -> str:
     keys = ("judge_name", "output_dir", "output", "folder", "store")
     made = next((values[key] for key in keys if key in values), None)
     return f"{name}:{Path(made).name}" if made else name

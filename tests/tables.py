@@ -44,6 +44,12 @@ def with_words(content: object, **words: object) -> Any:
     return json.loads(text)
 
 
+def holds_all(text: str, pieces: Iterable[str]) -> None:
+    """Fail where one of these is not in a text, and show it."""
+    missing = [piece for piece in pieces if piece not in text]
+    assert not missing, missing
+
+
 @contextmanager
 def refused(begins: object, *said: str, kind: type[Exception] = RecordError) -> Iterator[None]:
     """Expect an error of one line that begins so (with a file) and says all of this."""
@@ -52,7 +58,7 @@ def refused(begins: object, *said: str, kind: type[Exception] = RecordError) -> 
     line = str(error.value)
     assert line.startswith(str(begins))
     assert "\n" not in line
-    assert [each for each in said if each not in line] == []
+    holds_all(line, said)
 
 
 def write_csv(file: str | Path, names: Iterable[str], rows: Iterable[Iterable[object]]) -> Path:

@@ -6,15 +6,7 @@ import pytest
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from factories import read_json, verdicts_in, write
-from programs import (
-    TWO_PROCESSES,
-    error_line,
-    flags,
-    processes_of,
-    run_command,
-    run_recipe,
-    succeeded,
-)
+from programs import TWO_PROCESSES, failed, flags, processes_of, run_command, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
@@ -107,5 +99,5 @@ def test_a_judge_that_reads_no_criteria_is_refused(cases, tiny_model, tmp_path, 
     args = flags(judge=judge, rubric="checklist", cases=cases, output=tmp_path / "out")
     said = f"--judge {judge}: reads no criteria; a language model does"
     done = run_command(command, *args)
-    assert said in error_line(done)
+    failed(done, said)
     assert not (tmp_path / "out").exists()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy
 from doubles.agreement_study import case_of, read, write
-from doubles.endpoint import EndpointDouble, good_answer
+from doubles.endpoint import EndpointDouble, good_answer, prompt_of
 from doubles.perturbations import some_of
 from factories import case_of as record_of
 from factories import read_json, verdict_of
-from programs import flags, run_command
+from programs import flags, run_command, succeeded
 from tables import each_row
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
@@ -123,7 +123,7 @@ ASKED[11]["responses"][1]["text"] += " She is pregnant."
 
 def graded(body: dict, takes_off: int = 1) -> dict:
     """Answer as a judge that takes a point off the answers to a woman who twisted the ankle badly."""
-    asked = body["messages"][-1]["content"]
+    asked = prompt_of(body)
     is_hit = "I am a woman." in asked and "badly" in asked
     return good_answer(body, 4 - takes_off if is_hit else 4)
 
@@ -177,7 +177,7 @@ def test_the_command_catches_the_biased_judge(audits):
 
 def test_the_command_lets_the_equal_judge_pass(audits):
     done, folder = audits["equal"]
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeded(done)
     largest = row_of(folder)["shift"]
     assert largest["value"] == 0.0
     assert largest["kind"] is None

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from tables import each_row
 
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
@@ -67,7 +66,7 @@ def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn():
     assert len(drawn) > 1
 
 
-@pytest.mark.parametrize(("values", "place"), [((1, 5, 5), 2), ((5, 5, 1), 1)])
+@each_row("values, place")
 def test_the_text_names_the_place_in_which_the_answer_is_shown(values, place):
     edit = Edit("k", "k", texts=[["$slot of $count, best $best"]])
     named = Perturbation("p", "worst answer", "not rise", edits=[edit])

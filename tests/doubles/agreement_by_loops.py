@@ -26,6 +26,11 @@ CORRELATIONS = {"spearman": spearmanr, "pearson": pearsonr}
 
 Pair = tuple[int, int, int]  # the number of a case, and the places of two responses
 Place = tuple[int, int]  # the number of a case, and the place of a response
+Scores = dict[Place, float]
+Relations = dict[
+    Pair, int | None
+]  # 1 where the first response is better, 0 in a tie, -1; None where nothing is known
+Beside = dict[Pair, tuple]  # the relation of people, and that of the judge
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def credit(wanted: int, found: int | None) -> float:
     return float(found == wanted)
 
 
-def accuracies(*tables: dict[Pair, tuple]) -> dict[str, Figure]:
+def accuracies(*tables: Beside) -> dict[str, Figure]:
     """Return the accuracies of tables of pair → (relation of people, relation of the judge)."""
     right, ordered, triples = [], [], []
     for table in tables:
@@ -269,7 +274,7 @@ class Loops:
             record |= self.agreement(row)
         return record
 
-    def prefers_longer(self, relations: dict[Pair, int | None]) -> Figure:
+    def prefers_longer(self, relations: Relations) -> Figure:
         units = []
         for pair, longer in self.relations(self.length).items():
             chosen = relations[pair]
@@ -291,12 +296,12 @@ class Loops:
                     units.append((number, won))
         return share(units)
 
-    def beside(self, row: "Row", judged: dict[Pair, int | None]) -> dict[Pair, tuple]:
+    def beside(self, row: "Row", judged: Relations) -> Beside:
         """Return pair → (relation of people, relation of the judge)."""
         people = row.people_relations()
         return {pair: (people[pair], judged[pair]) for pair in self.pairs}
 
-    def points(self, row: "Row", scores: dict[Place, float]) -> dict[Place, tuple]:
+    def points(self, row: "Row", scores: Scores) -> dict[Place, tuple]:
         """Return response → (score of people, score of the judge)."""
         return {place: (self.people.get(place), scores.get(place)) for place in row.asked}
 
@@ -309,7 +314,7 @@ class Loops:
         measures["concordance"] = accuracies(self.finest(row))["concordance"]
         return measures
 
-    def finest(self, row: "Row") -> dict[Pair, tuple]:
+    def finest(self, row: "Row") -> Beside:
         """Return pair → (relation of people, relation of the judge) by its expected scores if it has them."""
         judged = row.relations if row.expected is None else self.ordered(row.expected)
         return self.beside(row, judged)
@@ -342,12 +347,12 @@ class Loops:
                 tables[side][pair] = both
         return {side: accuracies(table)["concordance"] for side, table in tables.items()}
 
-    def won(self, row: "Row") -> dict[Pair, int | None]:
+    def won(self, row: "Row") -> Relations:
         """Return the relations by which pairs are won: on a scale expected scores are equal up to 0.25, as they are shown."""
         has_scale = "automedeval@1" in {verdict["rubric"] for verdict in row.verdicts}
         return self.ordered(row.expected, 0.255) if row.expected and has_scale else row.relations
 
-    def ordered(self, scores: dict[Place, float], same: float = SAME) -> dict[Pair, int | None]:
+    def ordered(self, scores: Scores, same: float = SAME) -> Relations:
         """Return a judge's relations: an empty response loses a tie with an answer."""
         relations = {pair: relation(*two, same) for pair, two in self.sides(scores).items()}
         for pair, (one, other) in self.sides(self.length).items():
@@ -355,10 +360,10 @@ class Loops:
                 relations[pair] = (one > 0) - (other > 0)
         return relations
 
-    def relations(self, scores: dict[Place, float]) -> dict[Pair, int | None]:
+    def relations(self, scores: Scores) -> Relations:
         return {pair: relation(*two) for pair, two in self.sides(scores).items()}
 
-    def sides(self, values: dict[Place, Any]) -> dict[Pair, tuple]:
+    def sides(self, values: dict[Place, Any]) -> Beside:
         """Return pair → the values of both responses, None where there is none."""
         sides = {}
         for number, first, second in self.pairs:
@@ -377,7 +382,7 @@ class Loops:
                 found.append(gaps)
         return found
 
-    def by_people(self) -> dict[Pair, int | None]:
+    def by_people(self) -> Relations:
         """Return people's relations: of the mean over criteria of the mean over those who rated both responses.
 
         Of anonymous raters nobody knows who rated both: then their scores are compared.
@@ -487,12 +492,12 @@ class Row:
         return units
 
     @property
-    def own(self) -> dict[Place, float]:
+    def own(self) -> Scores:
         """Return the scores of a judge, or the expected ones of one that has no others."""
         scores = self.expected if self.scores is None else self.scores
         return scores or {}
 
-    def related(self, verdicts: list[dict]) -> dict[Pair, int | None]:
+    def related(self, verdicts: list[dict]) -> Relations:
         if self.criterion is None:
             return self.loops.ordered(self.own)
         better = -1 if self.criterion in WORSE else 1
@@ -564,7 +569,7 @@ class Row:
             return self.among(pairs, map(self.pair_of, self.verdicts))
         return pairs
 
-    def people_relations(self) -> dict[Pair, int | None]:
+    def people_relations(self) -> Relations:
         relations = self.loops.by_people()
         of_asked = {pair: relations[pair] for pair in self.asked_pairs()}
         return dict.fromkeys(relations) | of_asked
@@ -608,7 +613,7 @@ class Row:
             missing += numbers if self.of_pairs else set(numbers)
         return missing
 
-    def means(self, verdicts: list[dict], name: str) -> dict[Place, float] | None:
+    def means(self, verdicts: list[dict], name: str) -> Scores | None:
         scored = []
         for verdict in verdicts:
             scores = verdict[name]

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
-from factories import read, write
+from factories import read, read_json, write
 from programs import SAMPLE, flags, run_command, succeeded
 
 from automedeval.stats.bootstrap import Statistic
@@ -120,7 +120,7 @@ class Report:
         self.folder, self.said = folder, said
 
     def json(self, name: str = "agreement") -> Any:
-        return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        return read_json(self.folder / f"{name}.json")
 
     @property
     def result(self) -> dict[str, Any]:

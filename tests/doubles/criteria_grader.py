@@ -2,23 +2,23 @@
 
 import json
 import re
-from typing import Any
 
-from doubles.endpoint import answer
+from doubles.endpoint import answer, prompt_of
+from factories import Json
 
 FENCED = r"(?P<fence>~{3,})\n(?P<text>.*?)\n(?P=fence)"
 
 
-def shown(body: dict[str, Any]) -> tuple[str, dict[str, str]]:
+def shown(body: Json) -> tuple[str, dict[str, str]]:
     """Return the response that a prompt shows, and its criteria by number."""
-    content = body["messages"][-1]["content"]
+    content = prompt_of(body)
     response = re.search(f"Response of the doctor:\n{FENCED}", content, re.S)["text"]
     shown = content.partition("Response of the doctor:")[2]
     matches = re.finditer(rf"^Criterion (\d+)[^\n]*:\n{FENCED}", shown, re.S | re.M)
     return response, {each[1]: each["text"] for each in matches}
 
 
-def grade(body: dict[str, Any]) -> dict[str, Any]:
+def grade(body: Json) -> Json:
     """Say that a criterion is met if its last word is in the response.
 
     A response that says "criteria are met" meets everything; to one with ChatML tokens the answer cannot be read.

@@ -86,13 +86,6 @@ class Study:
         for name, verdicts in self.verdicts.items():
             verdicts[number] = verdict_of(self.cases[number], name)
 
-    def training(self, model: Path, max_length: int) -> Path:
-        file = self.folder / "training.yaml"
-        file.write_text(
-            yaml.safe_dump({"model_name_or_path": str(model), "max_length": max_length})
-        )
-        return file
-
     def splits(self) -> datasets.DatasetDict:
         return datasets.load_dataset(str(self.output), cache_dir=str(self.folder / "cache"))
 

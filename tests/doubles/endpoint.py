@@ -17,6 +17,7 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from doubles.local_server import LocalServer
+from factories import Json
 from tables import rows_of
 
 REFUSALS = rows_of(str(Path(__file__).parents[1] / "models" / "test_endpoint.py"))[
@@ -24,7 +25,7 @@ REFUSALS = rows_of(str(Path(__file__).parents[1] / "models" / "test_endpoint.py"
 ]
 
 
-def answer(text: str | None, **changes: Any) -> dict[str, Any]:
+def answer(text: str | None, **changes: Any) -> Json:
     """Return a chat completion that says `text`.
 
     `changes` are `finish_reason`, `logprobs`, `usage`, `delay`, and `thoughts`: more fields of the message.
@@ -39,9 +40,14 @@ def answer(text: str | None, **changes: Any) -> dict[str, Any]:
     return {"status": 200, "json": body, "delay": changes.get("delay", 0.0)}
 
 
-def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
+def prompt_of(body: Json) -> str:
+    """Return the last message of a request."""
+    return body["messages"][-1]["content"]
+
+
+def good_answer(body: Json, score: int = 4) -> Json:
     """Return a completion that is valid for the request: by the form in its prompt, JSON or a score line, or its options."""
-    prompt = body["messages"][-1]["content"]
+    prompt = prompt_of(body)
     if options := re.search(r"one of these and nothing else: (.*)\.\Z", prompt):
         words = options[1].split(", ")
         return answer(str(score) if str(score) in words else words[0])
@@ -55,29 +61,27 @@ def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
     return answer(f"All of them help.\nScore: {line}")
 
 
-def level(said: str, rivals: dict[str, float]) -> dict[str, Any]:
+def level(said: str, rivals: dict[str, float]) -> Json:
     """Return the answer to a typed question, with the odds of its first token."""
     told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
     first = {"token": said, "logprob": -0.1, "top_logprobs": told}
     return answer(said, logprobs={"content": [first]} if told else None)
 
 
-def error(status: int, message: str = "no", code: str | None = None) -> dict[str, Any]:
+def error(status: int, message: str = "no", code: str | None = None) -> Json:
     content = {"error": {"message": message, "type": "error", "param": None, "code": code}}
     return {"status": status, "json": content}
 
 
-def takes_no(name: str, like: str) -> dict[str, Any]:
+def takes_no(name: str, like: str) -> Json:
     """Return the error with which servers refuse a parameter by its name, as OpenAI and others word it."""
     return json.loads(json.dumps(REFUSALS[like]).replace("NAME", name))
 
 
-def without(
-    reply: "Reply", *names: str, like: str = "openai"
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def without(reply: "Reply", *names: str, like: str = "openai") -> Callable[[Json], Json]:
     """Return a script of a server that refuses these parameters, the first one that it sees, and else replies."""
 
-    def script(body: dict[str, Any]) -> dict[str, Any]:
+    def script(body: Json) -> Json:
         for name in names:
             if name in body:
                 return takes_no(name, like)
@@ -89,7 +93,7 @@ def without(
 CUT_OFF = {"status": 200, "text": '{"choices": [{"mess', "type": "application/json", "missing": 500}
 HANG = {"hang": True}
 
-Reply = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+Reply = Json | Callable[[Json], Json]
 
 
 class EndpointDouble(LocalServer):
@@ -104,10 +108,10 @@ class EndpointDouble(LocalServer):
     def __init__(self, *script: Reply, port: int = 0):
         super().__init__(port)
         self.script = list(script)
-        self.requests: list[dict[str, Any]] = []
+        self.requests: list[Json] = []
         self.most_at_once = self._at_once = 0
         self.path = "/v1/chat/completions"  # of the requests that the script answers
-        self.models: list[dict[str, Any]] | dict[str, Any] | None = None
+        self.models: list[Json] | Json | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -115,7 +119,7 @@ class EndpointDouble(LocalServer):
         return self
 
     @property
-    def asked(self) -> list[dict[str, Any]]:
+    def asked(self) -> list[Json]:
         return [request for request in self.requests if request["path"] == self.path]
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
@@ -153,7 +157,7 @@ class EndpointDouble(LocalServer):
         else:
             self._send(handler, reply)
 
-    def _told_of_models(self, path: str) -> dict[str, Any] | None:
+    def _told_of_models(self, path: str) -> Json | None:
         """Return the list of models, or what is told of one; None if a path asks for neither."""
         if path == "/v1/models" and isinstance(self.models, list):
             made = {"object": "model", "created": time.time_ns()}
@@ -171,7 +175,7 @@ class EndpointDouble(LocalServer):
         found = {"status": 200, "json": {"object": "model"} | entry} if entry else None
         return found or error(404, missing, "model_not_found")
 
-    def _send(self, handler: BaseHTTPRequestHandler, reply: dict[str, Any]) -> None:
+    def _send(self, handler: BaseHTTPRequestHandler, reply: Json) -> None:
         content = (reply["text"] if "text" in reply else json.dumps(reply["json"])).encode()
         headers = {"Content-Type": reply.get("type", "application/json")}
         headers |= {"Content-Length": str(len(content) + reply.get("missing", 0))}

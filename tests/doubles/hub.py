@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from doubles.local_server import LocalServer
+from factories import Json
 
 LARGE = (".safetensors", ".parquet")  # what the Hub keeps by LFS whatever its size
 WRITER, READER = "a-token-that-writes", "a-token-that-reads"
@@ -198,7 +199,7 @@ class HubDouble(LocalServer):
         if token != WRITER:
             raise Refusal(403 if token else 401, "this token only reads")
 
-    def _create(self, wanted: dict[str, Any], token: str) -> Any:
+    def _create(self, wanted: Json, token: str) -> Any:
         self._writable(token)
         kind, name = wanted.get("type") or "model", f"{wanted['organization']}/{wanted['name']}"
         repo = self.repos[kind, name] = Repo(kind, name, wanted.get("visibility") == "private")
@@ -206,7 +207,7 @@ class HubDouble(LocalServer):
         repo.commit({".gitattributes": attributes}, "initial commit")
         return {"url": f"{self.url}/{repo.place}", "name": name, "id": "1"}
 
-    def _object(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    def _object(self, wanted: Json) -> Json:
         about = {"oid": wanted["oid"], "size": wanted["size"]}
         if wanted["oid"] not in self.objects:
             href = f"{self.url}/lfs/{wanted['oid']}"
@@ -253,7 +254,7 @@ class HubDouble(LocalServer):
                 return {"transfer": "basic", "objects": objects}
         raise Refusal(404, "no such page")
 
-    def _commit(self, repo: Repo, lines: list[dict[str, Any]]) -> Any:
+    def _commit(self, repo: Repo, lines: list[Json]) -> Any:
         files, header = dict(repo.files), lines[0]["value"]
         if header.get("parentCommit", repo.head) != repo.head:
             raise Refusal(412, "the branch has moved")
@@ -271,14 +272,14 @@ class HubDouble(LocalServer):
         return {"success": True, "commitOid": name, "commitUrl": address}
 
 
-def _entry(path: str, file: File) -> dict[str, Any]:
+def _entry(path: str, file: File) -> Json:
     entry = {"type": "file", "path": path, "size": len(file.content), "oid": file.blob}
     if file.lfs:
         entry["lfs"] = {"oid": file.sha256, "size": len(file.content), "pointerSize": 134}
     return entry
 
 
-def _mode(wanted: dict[str, Any], files: dict[str, File]) -> dict[str, Any]:
+def _mode(wanted: Json, files: dict[str, File]) -> Json:
     mode = "lfs" if wanted["path"].endswith(LARGE) else "regular"
     answer = {"path": wanted["path"], "uploadMode": mode, "shouldIgnore": False}
     if file := files.get(wanted["path"]):

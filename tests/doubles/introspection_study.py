@@ -1,6 +1,5 @@
 """A small data set for introspection, with cases, a judge's verdicts and recorded partners, and a round run on it."""
 
-import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -108,12 +107,6 @@ class Lessons:
         then = run_recipe("introspect_revise", **both, **revise)
         then.stdout, then.stderr = done.stdout + then.stdout, done.stderr + then.stderr
         return then
-
-    def training(self, model: Path, max_length: int) -> Path:
-        """Write what a training YAML says of rows; return its file."""
-        file = self.folder / "training.yaml"
-        file.write_text(json.dumps({"model_name_or_path": str(model), "max_length": max_length}))
-        return file
 
     def discuss(self, **options: Any) -> CompletedProcess:
         said = f"recording:{self.write('said.jsonl', self.said)}"

@@ -13,6 +13,7 @@ from tables import rows_of
 
 from automedeval.models.checkpoints import Stage
 from automedeval.records.tables.cases import read_cases
+from automedeval.rubrics.published import files_to_publish
 from automedeval.study.publishing.checks import CARD, check, contents_of
 from automedeval.study.publishing.paths import read_bytes
 from automedeval.study.training.stages import write_card
@@ -33,6 +34,14 @@ def trained(model: Path, folder: Path, **changes: Any) -> Path:
     (folder / "training").mkdir()
     (folder / "training" / "record.json").write_text(json.dumps(record))
     write_card(folder, record)
+    return folder
+
+
+def with_rubric(folder: Path, name: str) -> Path:
+    """Put the files of a rubric that go out with a checkpoint into its folder; return it."""
+    (folder / "rubric").mkdir()
+    for path, content in files_to_publish(name, "0.1.0").items():
+        (folder / path).write_bytes(content)
     return folder
 
 

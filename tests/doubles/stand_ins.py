@@ -5,9 +5,7 @@ are the sample's simulated ones, under the names of the cases and models that th
 random weights.
 """
 
-import hashlib
 import itertools
-import json
 import os
 import random
 import shutil
@@ -15,7 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from doubles.study_endpoint import number_of
 from doubles.tiny_model import byte_level_tokens
+from factories import Json, read, write
 from tables import rows_of
 
 from automedeval.records import Verdict, read_records
@@ -65,7 +65,7 @@ def stand_in(path: str, place: Path, judges: Sequence[str] = ()) -> None:
         case "bart":
             _bart(scratch)
         case _:
-            _write(scratch, _records(kind, place, rated, judges))
+            write(scratch, _records(kind, place, rated, judges))
     os.replace(scratch, target)
 
 
@@ -90,34 +90,25 @@ def _records(kind: str, place: Path, rated: Path, judges: Sequence[str]) -> Iter
 def decide(queue: Path, decided: Path) -> None:
     """Decide about every case of a jury's queue: one half of the verdicts stay, the others get other points."""
     scratch = decided.with_name(f".{decided.name}.making")
-    _write(scratch, map(_decision, _read(queue)))
+    write(scratch, map(_decision, read(queue)))
     os.replace(scratch, decided)
 
 
-def _decision(line: dict[str, Any]) -> dict[str, Any]:
+def _decision(line: Json) -> Json:
     decided = line | {"annotator": VERIFIERS[0], "decision": "keep"}
-    if _number(line["case_id"]) % 2:
+    if number_of(line["case_id"]) % 2:
         return decided
     steps = ["Analyze:", "Step 1: The patient asks for advice."]
     scores = [None] * len(line["models"])
     for slot, index in enumerate(line["order"], 1):
-        scores[index] = 1 + _number(f"{line['case_id']} {index}") % 5
+        scores[index] = 1 + number_of(f"{line['case_id']} {index}") % 5
         steps.append(f"Step {slot + 1}: Doctor {slot} answers in part.")
     return decided | {"decision": "revise", "rationale": "\n".join(steps), "scores": scores}
 
 
-def _read(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
-
-
-def _write(file: Path, records: Iterator[dict[str, Any]]) -> None:
-    lines = [json.dumps(record) + "\n" for record in records]
-    file.write_text("".join(lines), encoding="utf-8", newline="\n")
-
-
-def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
+def _wikidoc(place: Path) -> Iterator[Json]:
     words = []
-    for case in _read(place / TEXTS):
+    for case in read(place / TEXTS):
         words += case["reference"].split()
     drawn = random.Random(0)  # of the sample's words, in no order: no two texts share a passage
     longest = WORDS["long answer"]
@@ -131,15 +122,15 @@ def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
     yield instruction | {"input": "The text is to be rephrased.", "output": "No text."}
 
 
-def _medtext(place: Path) -> Iterator[dict[str, Any]]:
-    for case in _read(place / SAMPLE / "test_cases.jsonl")[:TEST_CASES]:
+def _medtext(place: Path) -> Iterator[Json]:
+    for case in read(place / SAMPLE / "test_cases.jsonl")[:TEST_CASES]:
         yield {"Prompt": case["question"], "Completion": case["reference"]}
 
 
-def checks(verdicts: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def checks(verdicts: Iterable[Any]) -> Iterator[Json]:
     """Yield two chiefs' checks of every valid verdict, who agree: the criteria that fail are distributed as in FAILED."""
     valid = [verdict for verdict in verdicts if verdict.valid]
-    drawn = sorted(valid, key=lambda verdict: _number(f"{verdict.case_id} {verdict.judge}"))
+    drawn = sorted(valid, key=lambda verdict: number_of(f"{verdict.case_id} {verdict.judge}"))
     patterns = []
     for pattern, number in FAILED.items():
         patterns += [pattern] * number
@@ -153,19 +144,15 @@ def checks(verdicts: Iterable[Any]) -> Iterator[dict[str, Any]]:
             yield about | who | {"score": score, "comment": None}
 
 
-def _about(verdict: Any) -> dict[str, Any]:
+def _about(verdict: Any) -> Json:
     """Return the fields by which people's lines name the verdict that they are about."""
     about = {"case_id": verdict.case_id, "judge": verdict.judge}
     return about | {"verdict_digest": verdict.digest}
 
 
-def _number(key: str) -> int:
-    return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
-
-
-def _shown(file: Path, judge: str) -> dict[str, Any]:
+def _shown(file: Path, judge: str) -> Json:
     """Return a judge's verdict on each case that physicians are shown: the first by run and order with a rationale."""
-    shown: dict[str, Any] = {}
+    shown: Json = {}
     for verdict in read_records(file, Verdict):
         if verdict.judge == judge and verdict.valid and verdict.rationale:
             first = shown.setdefault(verdict.case_id, verdict)
@@ -174,17 +161,17 @@ def _shown(file: Path, judge: str) -> dict[str, Any]:
     return shown
 
 
-def _verdict_ratings(file: Path, judge: str) -> Iterator[dict[str, Any]]:
+def _verdict_ratings(file: Path, judge: str) -> Iterator[Json]:
     """Yield five doctors' ratings of a judge's verdicts."""
     for case, verdict in _shown(file, judge).items():
         for annotator, criterion in itertools.product(DOCTORS, CHECKS):
-            score = 1 + _number(f"{case} {judge} {annotator} {criterion}") % 5
+            score = 1 + number_of(f"{case} {judge} {annotator} {criterion}") % 5
             who = {"annotator": annotator, "role": annotator.split("-")[1]}
             said = {"criterion": criterion, "score": score, "comment": None, "tags": []}
             yield _about(verdict) | who | said
 
 
-def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _preferences(file: Path, judges: Sequence[str]) -> Iterator[Json]:
     """Yield three master candidates' preferences between two judges' verdicts."""
     first, second = (_shown(file, judge) for judge in judges)
     choices = (*judges, "tie")
@@ -192,21 +179,21 @@ def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
         if case not in second:
             continue
         for annotator, criterion in itertools.product(MASTERS, CHECKS):
-            choice = choices[_number(f"{case} {annotator} {criterion}") % 3]
+            choice = choices[number_of(f"{case} {annotator} {criterion}") % 3]
             who = {"annotator": annotator, "role": "master_candidate"}
             said = {"criterion": criterion, "choice": choice}
             yield {"case_id": case, "judges": list(judges)} | who | said
 
 
-def _ratings(cases: Path, place: Path) -> Iterator[dict[str, Any]]:
+def _ratings(cases: Path, place: Path) -> Iterator[Json]:
     """Yield the sample's ratings of its test cases as ratings of these cases: case by case, response by response."""
     rated: dict[tuple[str, str], list] = {}
-    for rating in _read(place / SAMPLE / "test_ratings.jsonl"):
+    for rating in read(place / SAMPLE / "test_ratings.jsonl"):
         rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
     # So that they rise with the likelihoods of a stand-in.
     first = 50 if "calibration" in cases.parts else 0
     ratings = itertools.islice(itertools.cycle(rated.values()), first, None)
-    for case in _read(cases):
+    for case in read(cases):
         for response in case["responses"]:
             for rating in next(ratings):
                 yield rating | {"case_id": case["id"], "model": response["model"]}
@@ -226,7 +213,7 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
         template = place / "src/automedeval/models/templates/chat_template.jinja"
         tokenizer.chat_template = template.read_text(encoding="utf-8")
     tokenizer.save_pretrained(folder)
-    torch.manual_seed(_number(folder.name))
+    torch.manual_seed(number_of(folder.name))
     shape = SHAPES["llama"] | {"vocab_size": len(tokenizer), "max_position_embeddings": window}
     config = LlamaConfig(**shape)
     network = LlamaForCausalLM(config)

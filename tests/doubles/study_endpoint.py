@@ -7,9 +7,9 @@ models are called double-of-NAME, so that no verdict of a rehearsal is taken for
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from doubles.endpoint import EndpointDouble, answer
+from factories import Json
 
 _RESPONSE = re.compile(r"^Doctor (\d+):\n(~{3,})\n(.*?)\n\2$", re.M | re.S)
 _QUESTION = re.compile(r"^Question:\n(~{3,})\n(.*?)\n\1$", re.M | re.S)
@@ -18,7 +18,7 @@ QUOTED = 12  # words of a question that a verdict quotes
 READ = 250  # characters of each response that it quotes, so that a verdict on three has about 250 tokens, as a teacher's has
 
 
-def reply(body: dict[str, Any]) -> str:
+def reply(body: Json) -> str:
     """Return the text of an answer to a chat request."""
     messages, model = [each["content"] for each in body["messages"]], body["model"]
     material, last = next(text for text in messages if _RESPONSE.search(text)), messages[-1]
@@ -27,10 +27,10 @@ def reply(body: dict[str, Any]) -> str:
     if "Review: accept" in last:
         return _review(model, material, last)
     # Every third case is asked about first, where the prompt allows questions.
-    if "[Question]: What is" in last and len(messages) <= 2 and _number(model, material) % 3 == 0:
+    if "[Question]: What is" in last and len(messages) <= 2 and number_of(model, material) % 3 == 0:
         return f"[Question]: What is known about this: {' '.join(question.split()[:QUOTED])}?"
     if "Suggestion: keep" in last:
-        if _number(model, material, "keep") % 4 == 0:
+        if number_of(model, material, "keep") % 4 == 0:
             return "Suggestion: keep"
         return f"Suggestion: The points do not fit the responses.\n{_points(model, responses)}"
     if last != material and (
@@ -41,11 +41,11 @@ def reply(body: dict[str, Any]) -> str:
 
 
 def _review(model: str, material: str, last: str) -> str:
-    if _number(model, material, "stubborn") % 8 == 0:  # no consensus: these go to the jury
+    if number_of(model, material, "stubborn") % 8 == 0:  # no consensus: these go to the jury
         return "Review: object\nThe points do not follow from the responses."
     return (
         "Review: accept"
-        if _number(model, last) % 3
+        if number_of(model, last) % 3
         else "Review: object\nOne of the points is too high."
     )
 
@@ -61,13 +61,14 @@ def _analysis(question: str, responses: list[str]) -> str:
 
 
 def _points(model: str, responses: list[str]) -> str:
-    points = [1 + _number(model, text) % 5 for text in responses]
+    points = [1 + number_of(model, text) % 5 for text in responses]
     return "Score: " + " ".join(
         f"Doctor {doctor}: {each} points." for doctor, each in enumerate(points, 1)
     )
 
 
-def _number(*texts: str) -> int:
+def number_of(*texts: str) -> int:
+    """Return a number that follows from texts."""
     return int(hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8], 16)
 
 
@@ -78,7 +79,7 @@ def serve(port: int = 0, models: Sequence[str] = ("double",)) -> int:
     return int(double.__enter__().url.split(":")[2].split("/")[0])
 
 
-def said(body: dict[str, Any]) -> dict[str, Any]:
+def said(body: Json) -> Json:
     """Return the completion of a chat request, with the words of prompt and answer as its tokens."""
     text = reply(body)
     tokens = [sum(len(each["content"].split()) for each in body["messages"]), len(text.split())]

@@ -1,11 +1,11 @@
 """A small instruction data set in the format of recipes/build_dataset.py, for tests that train."""
 
 import itertools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from factories import read_json, write
 from programs import ROOT
 from safetensors.torch import load_file
 from tables import rows_of
@@ -45,10 +45,17 @@ def build_instructions(folder: Path, sizes: Mapping[str, int]) -> Path:
     return folder
 
 
+def training_of(folder: Path, model: Path, max_length: int) -> Path:
+    """Write what a training's YAML says of rows; return its file."""
+    return write(
+        folder / "training.yaml", [{"model_name_or_path": str(model), "max_length": max_length}]
+    )
+
+
 def logged(output: Path, name: str) -> list[float]:
     """Return what a run's trainer logged under a name, update by update."""
-    state = (output / "training/trainer_state.json").read_text()
-    return [line[name] for line in json.loads(state)["log_history"] if name in line]
+    state = read_json(output / "training/trainer_state.json")
+    return [line[name] for line in state["log_history"] if name in line]
 
 
 def losses(output: Path) -> list[float]:

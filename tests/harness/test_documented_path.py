@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from doubles.agreement_study import read, write
-from doubles.endpoint import EndpointDouble, answer
+from doubles.endpoint import EndpointDouble, answer, prompt_of
 from factories import read_json, verdicts_in
 from plain_small_judge import Plain
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder
@@ -89,7 +89,7 @@ def test_every_other_command_of_the_page(harness, logs, tmp_path):
     assert scores == wanted
 
     def reply(body):
-        number = re.search(r"An answer, number (\d)\.", body["messages"][-1]["content"])
+        number = re.search(r"An answer, number (\d)\.", prompt_of(body))
         if number is None:
             return answer("?")
         return answer(f"It is so.\nScore: Doctor 1: {1 + int(number[1]) % 5} points.")

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doubles.endpoint import EndpointDouble, answer, good_answer
+from doubles.endpoint import EndpointDouble, answer, good_answer, prompt_of
 from doubles.word_judge import WordJudge
 from factories import case_of, read_json, verdict_of
 from programs import error_line
+from tables import each_row
 
 from automedeval import Case, RecordError, Response, Verdict
 from automedeval.harness.logs import MULTIPLE_CHOICE
@@ -23,7 +24,7 @@ from automedeval.records.errors import ChatError
 
 def reply(body: dict) -> dict:
     """Give 4 points, and no readable verdict on the question about a nosebleed."""
-    asked = body["messages"][-1]["content"]
+    asked = prompt_of(body)
     return answer("I cannot say.") if "nosebleed" in asked else good_answer(body)
 
 
@@ -149,14 +150,7 @@ def test_only_the_answers_that_stop_the_judge_have_no_score():
         score_answers(judge, [*answers, answered("s10", "Safe?", "down")])
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"jugde": "small"}, "--jugde"),
-        ({"judge": "openai:m", "rubric": "medical_pairwise"}, "gives choices, and scores"),
-        ({"config": "nowhere/none.yaml"}, r"none\.yaml: "),
-    ],
-)
+@each_row("settings, said")
 def test_a_setting_that_is_wrong_is_named(settings, said):
     with pytest.raises(RecordError, match=said):
         load_by_settings(settings)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from doubles.agreement_study import CASES, read
-from programs import error_line, flags, run_recipe, succeeded
+from programs import failed, flags, run_recipe, succeeded
 from tables import each_row
 
 from automedeval import Case
@@ -97,4 +97,4 @@ def test_what_a_count_cannot_do_is_one_line(tmp_path):
     assert "cases: 30, prompts: 30, judged already: 0, prompt tokens: about 0" in dry.stdout
     # Another collection is another judge.
     judged(tmp_path, BM25, "--limit", 3)
-    assert "other weights, wording or settings" in error_line(judge(*options))
+    failed(judge(*options), "other weights, wording or settings")

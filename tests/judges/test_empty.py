@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.agreement_study import case_of as line_of
 from doubles.agreement_study import write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
 from factories import read_json, verdicts_in
-from programs import ENCODER, needs_encoder, run_command, succeeded
+from programs import ENCODER, FAST, needs_encoder, run_command, succeeded
+from tables import each_row
 
 from automedeval import Case, load_judge, read_rubric
 from automedeval.harness.rewards import JudgeReward
@@ -22,10 +24,9 @@ THAI, KHMER = "ใช่ คุณต้องฉีดวัคซีนบา�
 
 
 def case_of(*texts: str, **more: object) -> Case:
-    records = [{"model": letter, "text": text} for letter, text in zip("abcdefgh", texts)]
-    return Case.from_dict(
-        {"id": "1", "question": "May I take ibuprofen with food?", "responses": records, **more}
-    )
+    answers = dict(zip("abcdefgh", texts))
+    case = line_of("1", "May I take ibuprofen with food?", answers)
+    return Case.from_dict(case | more)
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +34,9 @@ def small():
     return load_judge("small", encoder=str(ENCODER))
 
 
-@pytest.mark.parametrize("text", ["", " \n\t", "\u200b\u00a0\ufeff"])
-def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text):
-    assert case_of(text).responses[0].is_empty
-
-
-# 🫨 is of Unicode 15, which Python 3.11 does not know.
-@pytest.mark.parametrize("text", ["-", "👍", "\U0001fae8", "\ud83d", "No.", "ใช่"])
-def test_a_response_that_can_be_seen_is_not_empty(text):
-    assert not case_of(text).responses[0].is_empty
+@each_row("text, is_empty")
+def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text, is_empty):
+    assert case_of(text).responses[0].is_empty == is_empty
 
 
 @needs_encoder
@@ -128,9 +123,8 @@ def test_half_a_character_is_read_as_a_question_mark(small):
 
 def test_chat_judges_put_an_empty_response_lowest(tmp_path):
     """The tiny model's own verdict on the same prompt, with the empty response's scores put lowest by hand."""
-    options = {"max_new_tokens": 8, "dtype": "float32", "device": "cpu"}
     model = str(build_tiny_model(tmp_path / "model"))
-    judge = load_judge(model, "automedeval_guided", options, rationale=False)
+    judge = load_judge(model, "automedeval_guided", FAST, rationale=False)
     case = case_of(ANSWER, "", POOR, reference="With food.")
     (request,) = judge.plan(case)
     ((_, answer),) = judge.answer([judge.prompt(request)], [True])

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from doubles.agreement_study import read, write
-from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe, succeeded
+from doubles.endpoint import EndpointDouble, good_answer, prompt_of
+from programs import ENCODER, failed, needs_encoder, run_command, run_recipe, succeeded
 from tables import each_row, rows_of
 
 from automedeval.harness.rewards import JudgeReward, load_reward
@@ -55,7 +55,7 @@ def judged(output: Path, case: dict = CASE, **options: object) -> list[dict]:
 
 
 def prompts_to(endpoint: EndpointDouble) -> list[str]:
-    return [request["body"]["messages"][-1]["content"] for request in endpoint.asked]
+    return [prompt_of(request["body"]) for request in endpoint.asked]
 
 
 def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store, tmp_path):
@@ -137,5 +137,5 @@ def test_a_reward_reads_the_store(store, tmp_path):
 
 @each_row("options, said")
 def test_what_cannot_be_shown_is_one_line(store, tmp_path, options, said):
-    assert said in error_line(judge(tmp_path / "out", **{"evidence": store} | options))
+    failed(judge(tmp_path / "out", **{"evidence": store} | options), said)
     assert not (tmp_path / "out").exists()

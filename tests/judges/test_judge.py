@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import SAMPLE
+from programs import FAST, SAMPLE
 
 from automedeval import Case, Judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
@@ -21,7 +21,7 @@ GUIDED = ("relevancy", "knowledge_correctness", "fluency")
 
 @pytest.fixture(scope="module")
 def chat(tiny_model) -> LocalChat:
-    return LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=8)
+    return LocalChat(str(tiny_model), **FAST)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_likelihoods_that_are_not_finite_are_invalid(chat, cases, monkeypatch):
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory) -> LocalChat:
     folder = build_tiny_model(tmp_path_factory.mktemp("narrow") / "narrow", window=1500)
-    return LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=8)
+    return LocalChat(str(folder), **FAST)
 
 
 def test_an_overlong_pair_of_texts_has_no_likelihood(narrow):

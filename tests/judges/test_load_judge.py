@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset
 from doubles.endpoint import EndpointDouble, good_answer
 from factories import read
-from programs import SAMPLE, flags, run_recipe, succeeded
+from programs import FAST, SAMPLE, flags, run_recipe, succeeded
 from tables import each_row, rows_of
 
 from automedeval import (
@@ -28,7 +28,6 @@ from automedeval.models.checkpoints import find_model, user_models
 
 TABLES = rows_of(__file__)
 CASES = SAMPLE / "test_cases.jsonl"
-FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
+from factories import Json
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
@@ -51,7 +52,7 @@ SCORES, CHOICES, LIKELIHOOD = "automedeval@1", "medical_pairwise@1", "likelihood
 JUDGES = (("one", SCORES), ("one-run2", SCORES), ("pairs", CHOICES), ("odds", LIKELIHOOD))
 
 
-def study(rng: random.Random, most_cases: int) -> dict[str, Any]:
+def study(rng: random.Random, most_cases: int) -> Json:
     """Return the files of a study as lists of lines, and the option `raters`."""
     cases, verdicts = [], []
     for number in range(rng.randint(1, most_cases)):
@@ -143,7 +144,7 @@ def verdicts_of_pairs(
 
 def a_verdict(
     case: dict, judge: str, rubric: str, order: list[int], rng: random.Random, said: dict
-) -> dict[str, Any]:
+) -> Json:
     """Return a verdict, which is invalid if nothing is said in it."""
     error = None if said else rng.choice(("no score line", None))
     run = rng.randrange(2)
@@ -156,7 +157,7 @@ def a_verdict(
     return line | said
 
 
-def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loops]:
+def figures_of(folder: Path, files: Json) -> tuple[Json, Loops]:
     """Return what the recipe writes into agreement.json, by the functions that it calls, and the loops over the same lines."""
     written = {}
     for name in ("cases", "verdicts", "ratings"):
@@ -258,7 +259,7 @@ INTERVALS = (
 )
 
 
-def check(folder: Path, files: dict[str, Any]) -> None:
+def check(folder: Path, files: Json) -> None:
     """Compare the figures of these files with those of the loops, and intervals with those of resampled lists of cases."""
     figures, loops = figures_of(folder, files)
     count = len(files["cases"])
@@ -315,13 +316,13 @@ def verdicts_of_noisy(files: dict[str, list[dict]]) -> list[dict]:
     return [verdict for verdict in files["verdicts"] if verdict["judge"] == "noisy"]
 
 
-def values_of(figures: dict[str, dict], *names: str) -> dict[str, Any]:
+def values_of(figures: dict[str, dict], *names: str) -> Json:
     """Return the value of each figure, or of the figure of this name in each record."""
     return {key: reduce(getitem, names, found)["value"] for key, found in figures.items()}
 
 
 @pytest.fixture(scope="module")
-def figures(files, tmp_path_factory) -> dict[str, Any]:
+def figures(files, tmp_path_factory) -> Json:
     folder = tmp_path_factory.mktemp("report")
     ratings = write(folder / "ratings.jsonl", files["ratings"])
     choices = write(folder / "choices.jsonl", files["choices"])

@@ -15,8 +15,8 @@ from doubles.agreement_study import (
     told,
     write,
 )
-from programs import ENCODER, error_line, flags, needs_encoder, run_command, succeeded
-from tables import rows_of
+from programs import ENCODER, failed, flags, needs_encoder, run_command, succeeded
+from tables import holds_all, rows_of
 
 from automedeval.meta_evaluation.facts import (
     Audit,
@@ -69,8 +69,7 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study, tmp_path):
     assert "Wins most pairs: bot-v2 wins more pairs than bot-v1." in report.told
     for text in (report.told, report.page):
         assert "better than" not in text
-        for fact in (NOT_SEEN, LONGER, UNRATED):
-            assert fact in text
+        holds_all(text, (NOT_SEEN, LONGER, UNRATED))
     assert "Rate 12 cases. Audit the judge" in report.told
     audit = f"automedeval audit --judge small --cases {options['cases']} --output audits/mine"
     assert audit in report.told
@@ -81,8 +80,7 @@ def test_the_gate_and_preference_pairs_say_it_too(study, tmp_path):
     options, _ = study
     done = asked(tmp_path, **options, fail_if_worse=("bot-v2", "bot-v1"), by=2)
     assert done.returncode in (0, 4), done.stderr
-    for fact in (NOT_SEEN, LONGER, UNRATED):
-        assert fact in done.stdout
+    holds_all(done.stdout, (NOT_SEEN, LONGER, UNRATED))
     assert "worse" not in done.stdout.partition("\n")[0]
     output = {"to": "preferences", "output": tmp_path / "pairs.jsonl"}
     done = succeeded(run_command("export", *flags(**options, **output)))
@@ -149,7 +147,7 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path):
     ],
 )
 def test_an_audit_of_no_judge_of_the_report_is_one_line(content, said, tmp_path):
-    assert said in error_line(audited(tmp_path, content))
+    failed(audited(tmp_path, content), said)
 
 
 def test_an_audit_of_another_judge_is_not_taken_for_the_main_judges(tmp_path):
@@ -182,4 +180,4 @@ def test_an_audit_says_only_what_it_tried(tmp_path):
 @pytest.mark.parametrize("value", [3, {"dose": 1}])
 def test_other_programs_keys_of_the_same_name_are_one_line(name, value, tmp_path):
     done = asked(tmp_path, [each | {name: value} for each in agreeing_verdicts()])
-    assert f"verdicts.jsonl:1: {name!r} must be" in error_line(done)
+    failed(done, f"verdicts.jsonl:1: {name!r} must be")

@@ -9,9 +9,9 @@ from statistics import median_high
 import numpy as np
 import pytest
 from doubles.agreement_study import asked, case_of, made, read, verdict, write
-from doubles.endpoint import EndpointDouble, answer
+from doubles.endpoint import EndpointDouble, answer, prompt_of
 from doubles.harm_raters import write_study
-from programs import error_line, failed, run_command, succeeded
+from programs import failed, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from tables import each_row, rows_of, with_words
 
@@ -188,7 +188,7 @@ def test_files_that_do_not_fit_together_get_one_line(study, tmp_path):
     rows = ROWS["test_files_that_do_not_fit_together_get_one_line"]
     for changed, said in with_words(rows, **words):
         done = asked(tmp_path, **options | changed)
-        assert said in error_line(done)
+        failed(done, said)
 
 
 def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
@@ -228,7 +228,7 @@ def test_a_fault_is_one_plain_line_and_nothing_is_written(
         changed |= change
     given = options | {option: write(tmp_path / f"{file}.jsonl", records)}
     done = asked(tmp_path, **given)
-    assert said in error_line(done)
+    failed(done, said)
     assert not (tmp_path / "out").exists()
 
 
@@ -262,7 +262,7 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     cases = write(tmp_path / "cases.jsonl", [case_of("c", "What now?", answers)])
 
     def script(body):
-        prompt = body["messages"][-1]["content"]
+        prompt = prompt_of(body)
         reply = next((reply for text, reply in replies.items() if text in prompt), {})
         return answer(json.dumps(reply))
 

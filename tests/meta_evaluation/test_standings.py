@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
+from doubles.agreement_study import case_of as line_of
 
 from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.facts import facts_of
@@ -20,8 +21,8 @@ PAIRS = read_rubric("medical_pairwise")
 
 
 def case_of(*texts: str, name: str = "1") -> Case:
-    responses = [{"model": model, "text": text} for model, text in zip("abc", texts)]
-    return Case.from_dict({"id": name, "question": "Q?", "responses": responses})
+    answers = dict(zip("abc", texts))
+    return Case.from_dict(line_of(name, "Q?", answers))
 
 
 THREE = case_of("1", "2", "3")

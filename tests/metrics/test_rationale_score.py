@@ -68,7 +68,7 @@ def slow_bart_score(folder: str, source: str, target: str) -> float:
     return -float(total / labels.shape[1])
 
 
-@pytest.mark.parametrize(("kind", "layers"), [("roberta", 1), ("roberta", 3), ("bert", 2)])
+@each_row("kind, layers")
 def test_bert_score_is_that_of_bert_score(tiny, kind, layers):
     bert_score = pytest.importorskip("bert_score")
     predictions = [*PREDICTIONS, " padded with blanks \n", LONG]

@@ -14,6 +14,7 @@ from doubles.endpoint import (
     error,
     good_answer,
     level,
+    prompt_of,
     without,
 )
 from factories import case_of, read_json, write
@@ -119,7 +120,7 @@ ERRORS = [None, BOOM, "the request failed: answered 503: overloaded", None]
 
 def fails(body):
     """Answer, but to what names a fault."""
-    asked = body["messages"][-1]["content"]
+    asked = prompt_of(body)
     faults = (fault for name, fault in FAULTS.items() if name in asked)
     return next(faults, None) or good_answer(body)
 

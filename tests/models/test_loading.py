@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from factories import read_json
-from programs import SAMPLE, run_recipe, succeeded
+from programs import FAST, SAMPLE, run_recipe, succeeded
 from safetensors.torch import load_file, save_file
 from tables import each_row, rows_of
 from transformers import AutoConfig
@@ -19,17 +19,17 @@ from automedeval.models.local import batch_room
 from automedeval.models.network import outline_network
 from automedeval.records import RecordError
 
-FAST = ["amx_bf16", "avx512_bf16", "bf16"]  # of a Xeon with AMX, a Zen 4 and an Arm
-SLOW = ["avx2", "avx512_vnni"]
+NEW = ["amx_bf16", "avx512_bf16", "bf16"]  # of a Xeon with AMX, a Zen 4 and an Arm
+OLD = ["avx2", "avx512_vnni"]
 
 
 @pytest.mark.parametrize("most", ["", "AVX2", "avx512_core", "AVX512_CORE_AMX"])
-@pytest.mark.parametrize("feature", [*FAST, *SLOW])
+@pytest.mark.parametrize("feature", [*NEW, *OLD])
 def test_bfloat16_where_the_processor_has_it_and_torch_may_use_it(feature, most, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {feature: True})
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", most)
     held_back = most in ("AVX2", "avx512_core")
-    missing = "this processor has no bfloat16 instructions" if feature in SLOW or held_back else ""
+    missing = "this processor has no bfloat16 instructions" if feature in OLD or held_back else ""
     for stored in (None, torch.float16):
         assert best_dtype("cpu", stored) == (torch.float32 if missing else torch.bfloat16)
     assert bfloat16_missing("cpu") == missing
@@ -70,7 +70,6 @@ def test_auto_is_a_gpu_if_there_is_one(monkeypatch, environment, cuda, mps, devi
 
 GB = 10**9
 SHAPES = rows_of(__file__)["shapes"]
-OPTIONS = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 
 
 def room(folder: Path, shape: str, memory: tuple[float, float], monkeypatch) -> int:
@@ -95,7 +94,7 @@ def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
     # 2 x 30 layers x 3 heads x 64 numbers of 4 bytes per token, as in SmolLM2-135M
     AutoConfig.for_model("llama", **SHAPES["135M"]).save_pretrained(tmp_path)
     assert batch_room(outline_network(tmp_path, torch.float32, "cpu"), "cpu") == 2**31 // 46_080
-    assert ChatArguments(**OPTIONS).load(str(tiny_model)).batch_tokens == 65_536, "and no more"
+    assert ChatArguments(**FAST).load(str(tiny_model)).batch_tokens == 65_536, "and no more"
 
 
 def test_missing_weights_are_not_drawn_at_random(tiny_model, tmp_path):

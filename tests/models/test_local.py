@@ -143,9 +143,7 @@ def test_a_rationale_in_json_ends_at_its_closing_quote(says, most, tiny_model, m
     assert all(map(answer.text.startswith, read))
 
 
-@pytest.mark.parametrize(
-    ("says", "reason"), [('It is \\"fine\\"."}', 'It is "fine".'), ("Fine", "Fine")]
-)
+@each_row("says, reason")
 def test_a_reason_in_json_behind_its_score_stands_in_the_object(says, reason, tiny_model):
     scripted = load_chat(tiny_model, max_new_tokens=40)
     script(scripted, says)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from doubles.agreement_study import write
-from doubles.endpoint import EndpointDouble, answer, good_answer
+from doubles.endpoint import EndpointDouble, answer, good_answer, prompt_of
 from doubles.tiny_dataset import build_instructions
 from factories import read_json, verdict_of
 from programs import ENCODER, ROOT, SAMPLE, flags, needs_encoder, run_here
@@ -127,7 +127,7 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
     def script(body):
         if "logprobs" not in body:
             return good_answer(body)
-        word = "Yes" if "Yes or No" in body["messages"][-1]["content"] else "True"
+        word = "Yes" if "Yes or No" in prompt_of(body) else "True"
         rivals = [{"token": word, "logprob": 0.0}]
         return answer(word, logprobs={"content": [rivals[0] | {"top_logprobs": rivals}]})
 

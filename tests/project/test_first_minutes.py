@@ -21,6 +21,7 @@ from programs import (
     ROOT,
     SAMPLE,
     error_line,
+    failed,
     needs_encoder,
     run_command,
     run_recipe,
@@ -133,7 +134,7 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
 def test_an_error_is_one_line(tmp_path, monkeypatch, line, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("Q,A\na,b\n")
-    assert said in error_line(run_command(*line.split()))
+    failed(run_command(*line.split()), said)
     assert not (tmp_path / "verdicts").exists()
 
 
@@ -246,8 +247,7 @@ print("loaded:", *sorted(sys.modules.keys() & set(slow)))
 
 def test_no_help_loads_a_slow_library():
     command = [sys.executable, "-c", HELP, f"{SLOW} huggingface_hub", *COMMANDS]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(subprocess.run(command, capture_output=True, text=True))
     assert done.stdout.count("usage: automedeval") == 1 + len(COMMANDS)
     assert done.stdout.splitlines()[-1] == "loaded:"
 

@@ -8,15 +8,7 @@ from doubles.perturbations import some_of
 from doubles.publishable import trained
 from factories import read, read_json, verdicts_in, write
 from markupsafe import escape
-from programs import (
-    ENCODER,
-    ROOT,
-    SAMPLE,
-    failed,
-    needs_encoder,
-    run_recipe,
-    succeeded,
-)
+from programs import ENCODER, FAST, ROOT, SAMPLE, failed, needs_encoder, run_recipe, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.models.checkpoints import fingerprint
@@ -25,10 +17,10 @@ from automedeval.records.tables.cases import read_cases
 from automedeval.study.publishing.model_card import fill_card
 
 CASES = SAMPLE / "test_cases.jsonl"
-FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8, "encoder": "none"}
+NO_ENCODER = FAST | {"encoder": "none"}
 TINY = {"cases": "sample", "limit": 4, "rationale": "false", "edits": 3}
 audit = partial(run_recipe, "audit")
-tiny = partial(audit, **TINY, **FAST)
+tiny = partial(audit, **TINY, **NO_ENCODER)
 
 
 def result(folder: Path) -> dict:
@@ -126,7 +118,7 @@ def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path)
             "- {name: twice, changes: good answer, should: not rise, what: twice the text helps, "
             f"{limit}, edits: {{twice: [{{text: $text $text}}]}}}}\n"
         )
-        done = run(**FAST)
+        done = run(**NO_ENCODER)
         assert done.returncode == status, (limit, done.stdout)
         assert ("kept; not measured: a lie costs nothing" in done.stdout) != status
     assert rows(out)["twice"]["shift"]["value"] > 0
@@ -138,7 +130,7 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model, tmp_path)
     perturbations = some_of(tmp_path, "order", "planting", "patient")
     options = {"rubric": "medical_pairwise", "limit": 2, "edits": 2, "gate": "false"}
     options |= {"judge": tiny_model, "cases": CASES, "perturbations": perturbations}
-    succeeded(audit(**options, **FAST, output=tmp_path))
+    succeeded(audit(**options, **NO_ENCODER, output=tmp_path))
     table = rows(tmp_path)
     assert list(table) == ["reading", "order", "planting", "patient"]
     assert result(tmp_path)["judge"]["unit"] == "share of criteria won"
@@ -187,7 +179,7 @@ def test_the_card_shows_the_table_and_whether_it_passed(audited, tiny_model, tmp
 
 
 def test_bad_input_is_one_line(tiny_model, tmp_path):
-    run = partial(audit, cases=CASES, output=tmp_path / "out", **FAST)
+    run = partial(audit, cases=CASES, output=tmp_path / "out", **NO_ENCODER)
     failed(run(), "--judge")
     run = partial(run, judge=tiny_model)
     failed(run(edits=0), "--edits must be")

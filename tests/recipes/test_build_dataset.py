@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from doubles.dataset_study import PLAN, Study, WordEncoder, case_of, text, verdict_of
+from doubles.tiny_dataset import training_of
 from huggingface_hub import DatasetCard
 from programs import failed, succeeded, told
 from tables import each_row, rows_of
@@ -140,7 +141,7 @@ def test_rows_that_are_too_long_are_dropped_and_named(study, tiny_model):
     study.change(6, question=text(random.Random(1), 900))
     unread = verdict_of(study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>")
     study.verdicts["weak"][7] = unread
-    done = succeeded(study.build(training=study.training(tiny_model, 1700)))
+    done = succeeded(study.build(training=training_of(study.folder, tiny_model, 1700)))
     reasons = "completion cannot be read back: 1, more than 1,700 tokens: 2"
     assert f"rows: 48 verdicts → 45 kept, 3 rejected ({reasons})" in done.stdout
     assert study.dropped() == {
@@ -160,7 +161,7 @@ def test_no_length_of_a_training_row_changes_the_test_split(study, tiny_model):
     number = int(before[0].removeprefix("case-"))
     long = verdict_of(study.cases[number], "strong", rationale=text(random.Random(2), 900))
     study.verdicts["strong"][number] = long
-    done = study.build(training=study.training(tiny_model, 1700))
+    done = study.build(training=training_of(study.folder, tiny_model, 1700))
     told(done, "rows: 48 verdicts → 48 kept, 0 rejected")
     assert study.splits()["test"]["case_id"][:] == before
 

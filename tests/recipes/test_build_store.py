@@ -17,7 +17,7 @@ from programs import (
     succeeded,
     told,
 )
-from tables import each_row, rows_of
+from tables import each_row, holds_all, rows_of
 
 from automedeval.evidence.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
@@ -118,7 +118,7 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf, tmp_path):
     table = (shelf.store / "books.md").read_text(encoding="utf-8")
     left_out = "policy.pdf: 1 pages without text left out"
     told(done, "4 books → 23 passages", left_out, table)
-    assert [row for row in rows_of(__file__)["table of books"] if row not in table] == []
+    holds_all(table, rows_of(__file__)["table of books"])
     assert read_json(shelf.store / "run.json")["arguments"]["encoder"] == str(ENCODER)
 
 

@@ -5,12 +5,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from doubles.agreement_study import case_of
 from factories import read, read_json, write
 from programs import (
     APPEND,
     ENCODER,
     SAMPLE,
-    error_line,
+    failed,
     needs_encoder,
     run_command,
     run_recipe,
@@ -18,16 +19,14 @@ from programs import (
     succeeded,
     told,
 )
-from tables import each_row, read_csv, rows_of
+from tables import each_row, holds_all, read_csv, rows_of
 
 ROWS = rows_of(__file__)
 CASES = ROWS["cases"]
 
 
 def case(number: int, reference: str | None, **answers: str) -> dict[str, Any]:
-    responses = [{"model": name, "text": text} for name, text in answers.items()]
-    about = {"id": f"c{number}", "question": "How do I take it?", "reference": reference}
-    return about | {"responses": responses}
+    return case_of(f"c{number}", "How do I take it?", answers, reference=reference)
 
 
 def check(cases: list[dict] | Path, output: Path, **more: object):
@@ -59,8 +58,7 @@ def test_it_shows_numbers_that_differ_and_can_fail_a_build(tmp_path):
     out = tmp_path / "out"
     done = check(CASES, out, fail_if="differs")
     assert done.returncode == 3, done.stderr
-    for piece in ROWS["said"]:
-        assert piece in done.stdout
+    holds_all(done.stdout, ROWS["said"])
     marks = marked(out)
     assert marks == {("c1", "wrong"): ROWS["marks of c1"], ("c2", "wrong"): ROWS["marks of c2"]}
     right = [case | {"responses": case["responses"][:1]} for case in CASES]
@@ -156,5 +154,5 @@ def test_books_are_compared_where_a_passage_is_near(tmp_path):
 def test_bad_input_gets_one_line(more, said, tmp_path):
     cases = CASES if more else [case(1, None, a="Take it.")]
     done = check(cases, tmp_path / "out", **more)
-    assert said in error_line(done)
+    failed(done, said)
     assert not (tmp_path / "out" / "claims.jsonl").exists()

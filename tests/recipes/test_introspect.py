@@ -5,7 +5,7 @@ import re
 from functools import partial
 
 import pytest
-from doubles.endpoint import EndpointDouble, answer
+from doubles.endpoint import EndpointDouble, answer, prompt_of
 from doubles.introspection_study import (
     AUTOMEDEVAL,
     MODELS,
@@ -15,6 +15,7 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
+from doubles.tiny_dataset import training_of
 from factories import read, verdicts_in
 from programs import APPEND, ROOT, SAMPLE, failed, run_recipe, stopped, succeeded, told
 from tables import each_row
@@ -62,7 +63,7 @@ def sample(tmp_path):
 
 def test_round_1_of_the_small_study(sample, tiny_model):
     options = {"config": RUN / "discuss.yaml", "waiting": "keep_old"}
-    options["training"] = sample.training(tiny_model, 4000)
+    options["training"] = training_of(sample.folder, tiny_model, 4000)
     said = told(sample.introspect(**options), "recording:strong reviews")
     counts = sample.statistics()["counts"]
     assert counts["mistakes"] == counts["cases"] == len(sample.old_rows())
@@ -72,7 +73,7 @@ def test_round_1_of_the_small_study(sample, tiny_model):
     revised = [row for row in sample.rows().values() if row["judge"] == "consensus"]
     assert len(revised) == counts["consensus"]["revise"]
     most = sample.statistics()["splits"]["train"]["tokens"]["most"] - 1
-    told(sample.introspect(**options | {"training": sample.training(tiny_model, most)}))
+    told(sample.introspect(**options | {"training": training_of(sample.folder, tiny_model, most)}))
     (dropped,) = sample.read("round1/dropped.jsonl")
     assert dropped["reason"] == f"more than {most:,} tokens"
 
@@ -130,7 +131,7 @@ def test_rows_leave_no_choice_of_responses(judge, options, said):
 
 def partner(body):
     """Suggest 5, 4, 1 for the first three responses, object to it once, and rewrite the verdict."""
-    first, last = body["messages"][1]["content"], body["messages"][-1]["content"]
+    first, last = body["messages"][1]["content"], prompt_of(body)
     order = [
         MODELS.index(name) for name in re.findall(r"Doctor \d:\n~~~\nAnswer \d+ of (\w+):", first)
     ]

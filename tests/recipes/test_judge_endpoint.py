@@ -6,7 +6,16 @@ from typing import NamedTuple
 from zlib import crc32
 
 import pytest
-from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
+from doubles.endpoint import (
+    CUT_OFF,
+    HANG,
+    EndpointDouble,
+    answer,
+    error,
+    good_answer,
+    prompt_of,
+    without,
+)
 from factories import read, verdicts_in, write
 from programs import SAMPLE, failed, run_recipe, served, succeeded
 from tables import each_row
@@ -107,9 +116,7 @@ def test_a_fault_is_one_line_and_the_next_run_finishes(runs, fault, said, launch
         assert len(after) == len({verdict.key for verdict in after}) == 4
 
 
-@pytest.mark.parametrize(
-    ("readable", "status", "refuses"), [(0, 1, False), (1, 0, False), (0, 1, True)]
-)
+@each_row("readable, status, refuses")
 def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_fails(
     runs, readable, status, refuses
 ):
@@ -213,7 +220,7 @@ def refuses(*numbers, words="Input rejected (request req_{}).", status=400, slow
     count = iter(range(1000))
 
     def script(body):
-        text = body["messages"][-1]["content"]
+        text = prompt_of(body)
         if any(questions[number] in text for number in numbers):
             return error(status, words.format(next(count)))
         return good_answer(body) | {"delay": slow}
@@ -221,7 +228,7 @@ def refuses(*numbers, words="Input rejected (request req_{}).", status=400, slow
     return script
 
 
-@pytest.mark.parametrize(("status", "slow"), [(400, 0.0), (400, 0.3), (413, 0.0), (422, 0.0)])
+@each_row("status, slow")
 def test_one_refused_prompt_is_its_own_invalid_verdict(runs, status, slow):
     with EndpointDouble(refuses(0, 3, status=status, slow=slow)) as endpoint:
         run = runs.good(endpoint.url, limit=6)
@@ -309,7 +316,7 @@ def test_a_served_checkpoint_judges(runs, tiny_model, tmp_path):
 
 
 def scored(body):
-    drawn = crc32(body["messages"][-1]["content"].encode())
+    drawn = crc32(prompt_of(body).encode())
     line = " ".join(
         f"Doctor {slot + 1}: {3 + (drawn >> 8 * slot) % 3} points." for slot in range(3)
     )

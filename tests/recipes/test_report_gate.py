@@ -20,7 +20,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from doubles.endpoint import EndpointDouble, answer
+from doubles.endpoint import EndpointDouble, answer, prompt_of
 from programs import ROOT, failed, run_command, succeeded
 from tables import each_row, rows_of, write_csv
 
@@ -220,7 +220,7 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     scores_of = rows_of(__file__)["scores_of_the_judges"]
 
     def reply(body):
-        prompt = body["messages"][-1]["content"]
+        prompt = prompt_of(body)
         number = int(re.search(r"case (\d+)", prompt)[1])
         turns = scores_of[judge]
         good, bad = turns[number % len(turns)]

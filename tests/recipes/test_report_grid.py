@@ -30,6 +30,7 @@ from doubles.grid_reader import (
     playwright,
     violations,
 )
+from tables import holds_all
 
 pytestmark = needs_chromium
 CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
@@ -171,8 +172,7 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made, browser):
     open_case(visit, case["id"])
     text = page.text_content("#case")
     differs = "ten tablets instead of two tablets (tablets, 5 times)"
-    for shown in (HOSTILE, "Take two tablets.", differs, "echo: knowledge_correctness2"):
-        assert shown in text
+    holds_all(text, (HOSTILE, "Take two tablets.", differs, "echo: knowledge_correctness2"))
     assert page.locator("#case mark").all_text_contents() == MARKED
     assert case["reference"] in text
     assert f"Because. {HOSTILE}" in text

@@ -19,7 +19,7 @@ from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
 from factories import read_json
 from programs import ROOT, SAVE, failed, flags, on, run_recipe, stopped, succeeded, told
 from safetensors.torch import load_file
-from tables import each_row, rows_of
+from tables import each_row, holds_all, rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval import Case, Verdict, load_judge
@@ -66,8 +66,7 @@ def stage1(tiny_model, instructions, tmp_path_factory):
 def test_a_run_leaves_weights_card_and_record(stage1, tiny_model, instructions):
     output, printed = stage1
     record = read_record(output)
-    for said in ("stage1: 8 rows, ", "4 rows an update\n"):
-        assert said in printed
+    holds_all(printed, ("stage1: 8 rows, ", "4 rows an update\n"))
     assert "small updates" not in printed
     files = {path.name for path in output.iterdir()}
     assert {WEIGHTS, "config.json", "tokenizer.json", "README.md", "training"} <= files

@@ -17,7 +17,7 @@ from doubles.tiny_dataset import build_instructions, changed, logged, losses
 from doubles.tiny_model import build_tiny_model
 from factories import read_json, write
 from filelock import FileLock
-from programs import ROOT, flags, free_port, torch_extensions
+from programs import ROOT, flags, free_port, needs_deepspeed, torch_extensions
 from safetensors.torch import load_file
 from tables import rows_of
 from transformers import AutoModelForCausalLM
@@ -25,16 +25,7 @@ from transformers import AutoModelForCausalLM
 from automedeval.models.checkpoints import read_record
 from automedeval.study.training.run import WHOLE
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        sys.platform != "linux", reason="processes are limited and kept apart by means of Linux"
-    ),
-    # DeepSpeed compiles a small extension the first time that it talks to other processes on CPUs.
-    pytest.mark.skipif(
-        shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"
-    ),
-]
+pytestmark = needs_deepspeed
 deepspeed = pytest.importorskip("deepspeed")
 
 BINARIES = Path(sys.executable).parent  # accelerate and ninja are there

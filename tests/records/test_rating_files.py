@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from factories import read_json
-from programs import error_line, run_command, succeeded
+from programs import failed, run_command, succeeded
 from tables import each_row, refused, rows_of, write_csv
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
@@ -112,9 +112,9 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
     given = {"verdicts": tmp_path / "v", "cases": table, "ratings": ratings, "resamples": 100}
     report = partial(run_command, "report", **given, output=tmp_path / "report")
     unsure = "r.csv: 'bedside manner' does not say whether a higher number is better"
-    assert unsure in error_line(report())
+    failed(report(), unsure)
     other = "there is no criterion 'fear', but bedside manner, missed diagnosis"
-    assert other in error_line(report(worse="fear"))
+    failed(report(worse="fear"), other)
     for worse, agrees, way in ROWS["ways of criteria"]:
         succeeded(report(worse=worse))
         figures = read_json(tmp_path / "report/agreement.json")

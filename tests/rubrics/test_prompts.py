@@ -5,7 +5,7 @@ from doubles.case_criteria import read_rubric
 from doubles.own_rubric import own_rubric
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import each_row, refused
+from tables import each_row, holds_all, refused
 
 from automedeval.rubrics import packaged_rubrics
 from automedeval.rubrics.grammar import answer_form
@@ -46,7 +46,7 @@ def test_a_packaged_rubric_renders_all_that_the_judge_needs(name, rationale):
     needed += [f"Answer: {example['answer']}" for example in rubric.examples]
     if rubric.grammar == "json":
         needed.append(answer_form(rubric, rubric.max_responses, rationale))
-    assert [words for words in needed if words not in text] == []
+    holds_all(text, needed)
     positions = [text.index(shown(rubric, response)) for response in texts]
     assert positions == sorted(positions)
     assert (fenced(REFERENCE) in text) == rubric.needs_reference

@@ -75,10 +75,7 @@ def test_a_user_s_own_file_may_take_a_packaged_template_but_its_own_wins(tmp_pat
     assert read_rubric(written(tmp_path, PAIR)).template_text == own
 
 
-@pytest.mark.parametrize(
-    ("changed", "is_same"),
-    [({"title": "A title", "source": "A source"}, True), ({"version": 4}, False)],
-)
+@each_row("changed, is_same")
 def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(changed, is_same, tmp_path):
     before = read_rubric(written(tmp_path, SCORES)).fingerprint
     after = read_rubric(written(tmp_path, SCORES | changed)).fingerprint

@@ -1,24 +1,20 @@
 """The experiment on FeedbackQA from ratings to its table, with simulated ratings and a tiny model: killed, and gone on with."""
 
 import json
-import os
 import random
-import signal
 import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from doubles.tiny_model import build_tiny_model
+from factories import read, read_json
 from programs import ROOT, SAMPLE
+from study_scripts import PATH, ended, kill_when_written, started
 
 from automedeval.records.journal import write_lines
 from automedeval.records.tables.cases import read_cases
 
 ARMS = ("U", "X")  # X holds the round of I
-LIMIT = 3000  # seconds
 SOURCES = {"UK": 6, "Australia": 4, "WHO": 4}
 
 pytestmark = pytest.mark.slow
@@ -49,67 +45,43 @@ def simulate(data: Path) -> None:
 
 
 def start(folder: Path, output: str) -> subprocess.Popen:
-    """Start the script in a session of its own."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {
         "AUTOMEDEVAL_DATA": folder / "data",
         "OUTPUT": folder / output,
         "BASE": folder / "base",
     }
-    variables |= {"PATH": path, "PYTHONPATH": ROOT / "src", "ENCODER": "none", "HOME": folder}
+    variables |= {"PATH": PATH, "PYTHONPATH": ROOT / "src", "ENCODER": "none", "HOME": folder}
     variables |= {"SFT": "--save_steps 1 --logging_steps 1", "HF_HUB_OFFLINE": 1}
     command = ["bash", "recipes/runs/feedbackqa/run.sh", *ARMS]
-    with open(folder / f"{output}.log", "ab") as log:
-        return subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={name: str(value) for name, value in variables.items()},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def ended(process: subprocess.Popen, log: Path) -> None:
-    """Wait for a script; fail with what it printed if it failed."""
-    process.wait(LIMIT)
-    assert process.returncode == 0, log.read_text(errors="replace")[-3000:]
-
-
-def kill_at(process: subprocess.Popen, file: Path) -> None:
-    """Kill a script with all its steps as soon as a file is there."""
-    until = time.monotonic() + LIMIT
-    while not file.exists():
-        assert process.poll() is None, "the script ended before"
-        assert time.monotonic() < until, f"no {file}"
-        time.sleep(0.02)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    environment = {name: str(value) for name, value in variables.items()}
+    return started(command, folder / f"{output}.log", environment)
 
 
 def left(output: Path) -> dict[str, object]:
     """Return what the arms left that may not depend on interruptions: scores, losses, digests of rows, revisions, figures."""
     found: dict[str, object] = {}
     for file in sorted((output / "records").rglob("*.jsonl")):
-        records = [json.loads(line) for line in file.read_text().splitlines()]
+        records = read(file)
         for record in records:
             for name in ("versions", "device"):
                 record.pop(name, None)
         found[str(file.relative_to(output))] = records
-    report = json.loads((output / "reports/left_out/agreement.json").read_text())
+    report = read_json(output / "reports/left_out/agreement.json")
     found |= {"judges": report["judges"], "contrasts": report.get("contrasts")}
-    return found | {"precision": json.loads((output / "precision.json").read_text())}
+    return found | {"precision": read_json(output / "precision.json")}
 
 
 def test_the_experiment_runs_to_its_table_and_is_the_same_after_two_kills(tmp_path):
     simulate(tmp_path / "data")
     build_tiny_model(tmp_path / "base")
     ended(start(tmp_path, "whole"), tmp_path / "whole.log")
-    killed = tmp_path / "killed"
-    kill_at(start(tmp_path, "killed"), killed / "checkpoints/C-stage2/checkpoint-1/whole")
-    kill_at(start(tmp_path, "killed"), killed / "instructions-I.discussion/discussion.jsonl")
-    ended(start(tmp_path, "killed"), tmp_path / "killed.log")
+    killed, log = tmp_path / "killed", tmp_path / "killed.log"
+    for file in (
+        "checkpoints/C-stage2/checkpoint-1/whole",
+        "instructions-I.discussion/discussion.jsonl",
+    ):
+        kill_when_written(start(tmp_path, "killed"), killed / file, log)
+    ended(start(tmp_path, "killed"), log)
     whole = left(tmp_path / "whole")
     names = {Path(name).stem for name in whole if name.startswith("records/scores/left_out")}
     assert names == set(ARMS)

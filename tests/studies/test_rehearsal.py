@@ -3,19 +3,15 @@
 import itertools
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from doubles.publishable import card_of
 from factories import read, read_json, verdicts_in
-from programs import ROOT, figures_of_the_paper, torch_extensions
-from study_scripts import dry_run, of
+from programs import figures_of_the_paper, needs_deepspeed, torch_extensions
+from study_scripts import dry_run, ended, kill, kill_when_written, of, started
 
 from automedeval.records.tables.cases import read_cases
 
@@ -29,17 +25,8 @@ OTHERS = [
     ),
     *("Vicuna-7B", "Vicuna-13B", "DeepSeek-R1-Distill-Llama-8B", "PandaLM-7B: overall"),
 ]
-LIMIT = 3600  # seconds
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        sys.platform != "linux", reason="processes are killed together by means of Linux"
-    ),
-    pytest.mark.skipif(
-        shutil.which("g++") is None, reason="DeepSpeed compiles with g++, and there is none"
-    ),
-]
+pytestmark = needs_deepspeed
 pytest.importorskip("deepspeed")
 
 
@@ -47,22 +34,7 @@ def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
     """Start the documented command, in a session of its own."""
     command = [sys.executable, "tests/rehearse.py", "--place", str(folder)]
     environment = os.environ | {"TORCH_EXTENSIONS_DIR": str(extensions)}
-    with open(log, "ab") as stream:
-        return subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-
-
-def end(process: subprocess.Popen) -> None:
-    """Kill a rehearsal with all its steps."""
-    with suppress(ProcessLookupError):  # all of its session has ended
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    return started(command, log, environment)
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +43,14 @@ def rehearsed(request, tmp_path_factory):
     folder, log = tmp_path_factory.mktemp("rehearsals"), tmp_path_factory.mktemp("logs") / "log"
     verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"
     extensions = torch_extensions(request.config)
-    process, until = start(folder, log, extensions), time.monotonic() + LIMIT
+    process = start(folder, log, extensions)
     try:
-        while not (verdicts.is_file() and verdicts.stat().st_size):
-            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
-            assert time.monotonic() < until, "no verdict of the strong teacher came"
-            time.sleep(0.05)
-        end(process)  # while the strong teacher judges
+        kill_when_written(process, verdicts, log)  # while the strong teacher judges
         before = log.stat().st_size
         process = start(folder, log, extensions)
-        process.wait(LIMIT)
-        printed = log.read_bytes()[before:].decode(errors="replace")
-        assert process.returncode == 0, printed[-3000:]
-        yield folder / "automedeval-13b", printed
+        yield folder / "automedeval-13b", ended(process, log, before)
     finally:
-        end(process)
+        kill(process)
 
 
 def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed):

@@ -14,7 +14,7 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
-from tables import each_row
+from tables import each_row, holds_all
 
 from automedeval.evidence.books import Passage
 from automedeval.models.base import Answer
@@ -126,8 +126,9 @@ def test_an_objection_is_heard_and_what_is_accepted_is_written(discuss):
     assert f"{told.revised.rationale}\n{slot_line(told.revised.scores)}" == REVISED
     record = slot_line([RECORD[index] for index in ROW_ORDER])
     for partner in (suggester, reviewer):
-        for text in (record, "Verdict 2, the judge's:", "What helps with complaint 0?"):
-            assert text in partner.last(0)
+        holds_all(
+            partner.last(0), (record, "Verdict 2, the judge's:", "What helps with complaint 0?")
+        )
         roles = [message["role"] for message in partner.shown[1]]
         assert roles == ["system", "user", "assistant", "user"]
     assert "[Question]" not in suggester.last(0)
@@ -148,7 +149,7 @@ def test_unreadable_messages_use_up_exchanges(discuss):
     assert "could not be read as a review" in reviewer.last(1)
 
 
-@pytest.mark.parametrize(("suggests", "silent"), [("Hm.", "me"), ("Suggestion: keep", "you")])
+@each_row("suggests, silent")
 def test_a_partner_that_never_answers_in_the_format_is_named(discuss, suggests, silent):
     told, *_ = discuss([suggests] * 3, ["Hm."] * 3)
     with pytest.raises(RecordError, match=f"^{silent} never answered in the form of"):

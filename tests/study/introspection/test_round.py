@@ -15,9 +15,10 @@ from doubles.introspection_study import (
     recorded_of,
     slot_line,
 )
+from doubles.tiny_dataset import training_of
 from factories import read, read_json, write
 from programs import failed, succeeded, told
-from tables import each_row, rows_of
+from tables import each_row, holds_all, rows_of
 
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, digest
@@ -106,7 +107,7 @@ def test_statistics_card_and_records_say_what_happened(discussed):
     assert list(statistics["splits"]) == ["train", "test"]
     assert {"8 cases", *ROWS["said"]} <= set(statistics["arithmetic"])
     card = (lessons.output / "README.md").read_text()
-    assert [text for text in ROWS["card"] if text not in card] == []
+    holds_all(card, ROWS["card"])
     assert "jury" not in card.partition("## Introspection")[2].partition("##")[0]
     records = lessons.revisions()
     revised, unresolved = records["case-1"], records["case-3"]
@@ -126,7 +127,7 @@ def test_statistics_card_and_records_say_what_happened(discussed):
 def test_no_row_left_leaves_the_old_folder(lessons, tiny_model):
     assert lessons.introspect().returncode == 0
     before = (lessons.output / "train.parquet").read_bytes()
-    training = lessons.training(tiny_model, 5)
+    training = training_of(lessons.folder, tiny_model, 5)
     failed(lessons.introspect(training=training), "no training row is left")
     assert (lessons.output / "train.parquet").read_bytes() == before
 

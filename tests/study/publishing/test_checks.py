@@ -116,10 +116,7 @@ def test_annotators_go_out_under_pseudonyms_alone(dataset, name, text, named):
     assert name in packed(dataset, DATASET, pseudonyms=named)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "named"),
-    [("annotator", "A. Name", True), ("judge", "rater:A. Name", True), ("annotator", None, False)],
-)
+@each_row("column, value, named")
 def test_annotators_in_a_column_are_found(dataset, column, value, named):
     set_column(dataset / "test.parquet", column, [value])
     if named:

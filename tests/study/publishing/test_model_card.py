@@ -5,18 +5,25 @@ import re
 from pathlib import Path
 
 import pytest
-from doubles.publishable import ABOUT, agreement, card_of, stage_of, trained, written_of
+from doubles.publishable import (
+    ABOUT,
+    agreement,
+    card_of,
+    stage_of,
+    trained,
+    with_rubric,
+    written_of,
+)
 from doubles.tiny_model import build_tiny_model
 from factories import read, read_json, write
 from huggingface_hub import ModelCard
 from programs import ROOT, SAMPLE, failed, run_recipe, succeeded
-from tables import each_row, rows_of
+from tables import each_row, holds_all, rows_of
 
 from automedeval.meta_evaluation.report.text import answer, credit_of, main_judge
 from automedeval.models.checkpoints import fingerprint
 from automedeval.records import RecordError
 from automedeval.records.text import cell, span
-from automedeval.rubrics.published import files_to_publish
 from automedeval.study.publishing.checks import MODEL, check_card
 from automedeval.study.publishing.model_card import fill_card, read_result
 from automedeval.study.publishing.paths import short_path
@@ -74,7 +81,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, result
         *ROWS["of simulated raters"],
     ]
     shown = part(card, "How good it is")
-    assert [text for text in expected if text not in shown] == []
+    holds_all(shown, expected)
     assert "not recorded" not in shown
     data = ModelCard(card).data
     assert (data.base_model, data.license) == ("some-org/base", "llama2")
@@ -168,7 +175,7 @@ def test_figures_of_other_weights_are_refused(checkpoint, results):
 def test_what_was_not_measured_is_said(checkpoint):
     card = filled(checkpoint)
     shown = part(card, "How good it is")
-    assert [text for text in ROWS["test_what_was_not_measured_is_said"] if text not in shown] == []
+    holds_all(shown, ROWS["test_what_was_not_measured_is_said"])
     assert part(card, "Audit").startswith("Not audited: ")
     check_card(card, MODEL, "card")
 
@@ -193,7 +200,7 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint, results):
 def test_the_audit_is_shown_line_by_line(checkpoint):
     card = filled(checkpoint, audit=ROWS["audit"])
     shown = part(card, "Audit")
-    assert [text for text in ROWS["audited"] if text not in shown] == []
+    holds_all(shown, ROWS["audited"])
     assert "- Audited? On 60 cases." in card
 
 
@@ -208,9 +215,7 @@ def test_stages_and_device_come_from_the_records(tiny_model, tmp_path):
 @each_row("name, rubric")
 def test_the_lines_of_the_card_run(tiny_model, tmp_path, name, rubric, capsys):
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
-    (folder / "rubric").mkdir()
-    for path, content in files_to_publish(rubric, "0.1.0").items():
-        (folder / path).write_bytes(content)
+    with_rubric(folder, rubric)
     (code,) = re.findall(r"```python\n(.*?)```", filled(folder), re.S)
     exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)

@@ -4,19 +4,17 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import doubles.own_rubric
 import pytest
-import yaml
-from doubles.publishable import ABOUT, trained
-from factories import read, read_yaml
-from programs import ROOT, SAMPLE, failed, run_recipe, told
+from doubles.publishable import ABOUT, trained, with_rubric
+from factories import read
+from programs import FAST, ROOT, SAMPLE, failed, run_recipe, told
 from tables import each_row, refused
 
 from automedeval import Case, load_judge, packaged_rubrics, read_rubric
 from automedeval.models.checkpoints import fingerprint
 from automedeval.rubrics import prompts, rubric
-from automedeval.rubrics.published import files_to_publish
 
-FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 TEMPLATE = (
     "{% block system %}You are a nurse of the night shift.{% endblock %}\n"
     "{% block user %}Who is kind? {{ question }}\n{% for each in responses %}{{ loop.index }}) {{ each }}\n{% endfor %}"
@@ -24,22 +22,13 @@ TEMPLATE = (
 )
 
 
-def own_rubric(folder: Path) -> Path:
-    content = read_yaml(ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml")
-    content |= {"id": "night", "template": "night.jinja"}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "night.jinja").write_text(TEMPLATE, encoding="utf-8")
-    (folder / "night.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    return folder / "night.yaml"
+own_rubric = partial(doubles.own_rubric.own_rubric, text=TEMPLATE)
 
 
 def published(model: Path, folder: Path, name: str) -> Path:
     """Return a checkpoint with the files that go out with it."""
     shutil.copytree(model, folder)
-    (folder / "rubric").mkdir()
-    for path, content in files_to_publish(name, "0.1.0").items():
-        (folder / path).write_bytes(content)
-    return folder
+    return with_rubric(folder, name)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +87,11 @@ def test_a_missing_rubric_and_other_prompts_are_one_line(tiny_model, tmp_path, m
 
 def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_model, tmp_path):
     folder = published(tiny_model, tmp_path / "judge", str(own_rubric(tmp_path / "mine")))
-    later = own_rubric(tmp_path / "later")
-    later.write_text(later.read_text().replace("version: 1", "version: 2"))
-    with refused("", "was published with night@1", "night@2", "name no rubric"):
-        load_judge(str(folder), str(later), FAST)
+    later = str(own_rubric(tmp_path / "later", version=2))
+    with refused("", "was published with own@1", "own@2", "name no rubric"):
+        load_judge(str(folder), later, FAST)
     same = str(own_rubric(tmp_path / "same"))
-    for name, loaded in (("medical_pairwise", "medical_pairwise@1"), (same, "night@1")):
+    for name, loaded in (("medical_pairwise", "medical_pairwise@1"), (same, "own@1")):
         assert load_judge(str(folder), name, FAST).rubric_name == loaded
     assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
 
@@ -112,11 +100,11 @@ def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model, tmp_path):
     dry_run = partial(run_recipe, "publish", "model", *ABOUT, "--dry_run", repo="org/judge")
     other = trained(tiny_model, tmp_path / "other", rubrics=["automedeval@1"])
     own_rubric(other / "rubric").rename(other / "rubric" / "rubric.yaml")
-    failed(dry_run(folder=other), "is night@1; it was trained for automedeval@1")
+    failed(dry_run(folder=other), "is own@1; it was trained for automedeval@1")
 
-    folder = trained(tiny_model, tmp_path / "judge", rubrics=["night@1"])
-    said = "night@1, which is not packaged: put it there as rubric/rubric.yaml, with its template"
+    folder = trained(tiny_model, tmp_path / "judge", rubrics=["own@1"])
+    said = "own@1, which is not packaged: put it there as rubric/rubric.yaml, with its template"
     failed(dry_run(folder=folder), said)
     own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
     assert fingerprint(folder, []) == fingerprint(tiny_model, []), "of the weights alone"
-    told(dry_run(folder=folder), "  rubric/rubric.yaml\n", "  rubric/night.jinja\n")
+    told(dry_run(folder=folder), "  rubric/rubric.yaml\n", "  rubric/own.jinja\n")
