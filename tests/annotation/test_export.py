@@ -21,14 +21,11 @@ from doubles.small_study import (
 from doubles.study_page import opened, physician
 from factories import read_json, read_yaml
 from programs import ROOT, SAMPLE, flags, run_recipe, succeeded, told
-from tables import rows_of
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.study import read_study
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
-
-VERDICTS_ON_HARM = rows_of(__file__)["verdicts on harm"]
 
 
 def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path, open_stores):
@@ -216,9 +213,9 @@ def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
             someone = physician(store, name)
             someone.post(someone.place(), **someone.fill() | moderate)
         write_export(store, tmp_path / "export")
-    verdicts = write_lines(tmp_path / "v.jsonl", VERDICTS_ON_HARM)
-    files = flags(verdicts=verdicts, cases=tmp_path / "cases.jsonl", output=tmp_path / "report")
-    succeeded(run_recipe("report", *files, "--ratings", tmp_path / "export" / "harm.jsonl"))
+    ratings = tmp_path / "export" / "harm.jsonl"
+    files = flags(ratings=ratings, cases=tmp_path / "cases.jsonl", output=tmp_path / "report")
+    succeeded(run_recipe("report", *files))
     people = read_json(tmp_path / "report" / "harm.json")["people"]
     assert people["names"] == ["physician-2", "physician-3"]
     assert people["kappa"]["n"] == 3

@@ -74,12 +74,6 @@ def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     assert judge["concordance"]["n"] == 24
     assert judge["valid_rate"]["value"] == 1
     assert "never asked to compare 12 of 36 pairs" in "\n".join(result["notes"])
-    # One that was asked, and did not come.
-    result = made(tmp_path, verdicts[:-1], cases=cases, ratings=ratings).result
-    judge = result["judges"]["P: correctness"]
-    share = pytest.approx(23 / 24)
-    assert judge["concordance"]["value"] == share
-    assert judge["valid_rate"]["value"] == share
 
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
@@ -114,7 +108,6 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     judge = result["judges"]["echo"]
     correlation = judge["pearson"]["value"]
     assert line["cells"]["pearson"]["values"] == [correlation, correlation]
-    assert judge["concordance"]["value"] > 0.85
 
 
 @each_row("models, scores, said")
