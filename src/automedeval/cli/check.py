@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.evidence.arguments import EvidenceArguments
-from automedeval.evidence.run import REFERENCE, check_cases
+from automedeval.evidence.run import REFERENCE, check_cases, reference_of
 from automedeval.meta_evaluation import checked as report
 from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import EncoderArguments
@@ -30,7 +30,7 @@ from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
-VERSION = 3  # of how numbers are read and passages are searched, for the fingerprint
+VERSION = 4  # of how numbers are read and passages are searched, for the fingerprint
 
 
 @dataclass
@@ -55,7 +55,7 @@ def main() -> None:
     books = args.books(encoder_args, "auto")
     search = books.get("search")
     evidence = "books" if search else REFERENCE
-    if evidence == REFERENCE and not any((case.reference or "").strip() for case in cases):
+    if evidence == REFERENCE and not any(map(reference_of, cases)):
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
         )
@@ -84,5 +84,5 @@ def main() -> None:
     ]
     texts = report.check_page(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
-    if args.fail_if and any(shares["differing_answers"]["value"] for shares in figures.values()):
+    if args.fail_if and any(response.differs for response in checked):
         sys.exit(3)

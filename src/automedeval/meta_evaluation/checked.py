@@ -18,8 +18,7 @@ from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
 
 SHOWN = 3  # places that the terminal shows
 COLUMNS = (
-    "case_id", "row", "question", "model", "factor", "kind", "number", "beside", "label", "statement", "passage",
-    "source", "reason",
+    "case_id", "row", "question", "model", "factor", "kind", "number", "beside", "statement", "passage", "source",
 )  # fmt: skip
 
 
@@ -55,8 +54,11 @@ def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:
     """Return the table of the figures, the model with most numbers that differ first."""
     rows = []
     for model, share in _shares(figures):
+        count = f"{share['n'] * (share['value'] or 0):.0f} of {share['n']}"
         answers = figures[model]["answers"]
-        rows.append({"model": model, "answers": answers, "a number differs": span(share)})
+        rows.append(
+            {"model": model, "answers": answers, "a number differs": f"{count}: {span(share)}"}
+        )
     return rows
 
 
@@ -158,22 +160,15 @@ def check_page(
 
 
 def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
-    """Return a row for each number that differs, and for each answer without one."""
+    """Return a row for each number that differs."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for response, answer in _with_answers(cases, checked):
-        for line in _lines(response):
-            cells = answer | line
-            writer.writerow({name: no_formula(cells.get(name, "")) for name in COLUMNS})
+        for mark in response.differs:
+            sentence, passage = mark["sentence"], mark["passage"]
+            numbers = {"number": sentence[1], "beside": passage[1]}
+            words = {"statement": "".join(sentence), "passage": "".join(passage)}
+            cells = answer | mark | numbers | words
+            writer.writerow({name: no_formula(cells[name]) for name in COLUMNS})
     return file.getvalue()
-
-
-def _lines(checked: CheckedResponse) -> Iterator[JsonObject]:
-    for mark in checked.differs:
-        sentence, passage = mark["sentence"], mark["passage"]
-        words = {"statement": "".join(sentence), "passage": "".join(passage)}
-        numbers = {"number": sentence[1], "beside": passage[1], "label": "differs"}
-        yield mark | words | numbers
-    if not checked.differs:
-        yield {"label": "unread" if checked.unread else "", "reason": checked.unread or ""}
