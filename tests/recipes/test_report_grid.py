@@ -74,6 +74,8 @@ def made(tmp_path_factory):
     verdicts[0]["differs"][answer["model"]] = marked(answer["text"])
     verdicts[0]["rationale"] = f"Because. {HOSTILE}"
     verdicts[0]["criterion_scores"] = {name: [2, 3, 4] for name in CRITERIA}
+    answer = cases[1]["responses"][0]
+    answer["text"] += " Rest." * 10_000
     cases[1]["responses"][1]["text"] = " "
     cases[2]["question"] = ARABIC
     unread = verdict(cases[3], None, raw=f"I cannot say. {HOSTILE}")
@@ -88,7 +90,8 @@ def test_rows_have_each_models_score_length_and_marks(made, browser):
     rows = page.eval_on_selector_all(
         "#rows tbody tr",
         "all => all.map(row => [...row.cells].slice(1).map(cell => [cell.querySelector('b').textContent, "
-        "cell.querySelector('small').textContent, ...[...cell.querySelectorAll('.sign')].map(e => e.ariaLabel)]))",
+        "[...cell.querySelectorAll('small')].map(e => e.scrollWidth > e.clientWidth ? 'cut' : e.textContent).join(' · '), "
+        "...[...cell.querySelectorAll('.sign')].map(e => e.ariaLabel)]))",
     )
     shown = {case_id: dict(zip(models, row)) for case_id, row in zip(visit.rows(), rows)}
     signs = defaultdict(list)

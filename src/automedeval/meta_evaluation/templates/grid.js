@@ -128,12 +128,16 @@
       const [score, length, itsMarks, rated] = cell;
       const text = make("b", { textContent: points(score) });
       const box = make("td", { className: score === null ? "" : `s${Math.min(step(score), itsMarks.some((name) => faults.has(name)) ? 1 : 4)}` }, text, ...drawnMarks(itsMarks).map(sign));
-      box.append(make("small", { textContent: (rated === null ? "" : `people ${points(rated)} · `) + length.toLocaleString("en") }));
+      if (rated !== null) box.append(make("small", { textContent: `people ${points(rated)}` }));
+      box.append(make("small", { textContent: length.toLocaleString("en") }));
       return box;
     }));
     return line;
   };
-  const height = () => 3.25 * parseFloat(getComputedStyle(document.documentElement).fontSize);
+  // In rem, as in grid.css; a cell with people's mean has a line more.
+  const lines = rows.some((row) => row.cells.some((cell) => (cell?.[3] ?? null) !== null)) ? 4 : 3.25;
+  table.style.setProperty("--row", `${lines}rem`);
+  const height = () => lines * parseFloat(getComputedStyle(document.documentElement).fontSize);
   const redraw = () => {
     drawn = "";
     draw();
