@@ -170,6 +170,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
 def test_doctor_names_the_language_model_of_the_table_for_this_memory(size, gpu, name):
     text = (ROOT / "docs" / "judge.md").read_text("utf-8")
     assert name in fitting(size, gpu)
+    assert ("no better than chance" in fitting(size, gpu)) == (name == "1.5B")
     assert name in text.partition("### Which model on which machine")[2]
 
 

@@ -302,7 +302,9 @@ def _score(cell: Any) -> float | None:
     text = STARS.sub(r"\1", str(cell).strip())
     text = DECIMAL_COMMA.sub(r"\1.\2", text)
     if not NUMBER.fullmatch(text):
-        raise RecordError(f"the score is no number, such as 4 or 3.5: {str(cell)[:40]!r}")
+        raise RecordError(
+            f"the score is no number, such as 4 or 3.5: {str(cell)[:40]!r} (yes is 1, no is 0)"
+        )
     return float(text)
 
 
