@@ -49,7 +49,9 @@ def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
 
 
 def test_raters_who_did_not_rate_all_are_partly_crossed_and_it_is_said(tmp_path):
-    result = made(tmp_path, agreeing_verdicts(), ratings=read(RATINGS)[5:]).result
+    report = made(tmp_path, agreeing_verdicts(), ratings=read(RATINGS)[5:])
+    result = report.result
+    assert "; the raters of two models may differ. Lines" in report.page
     assert result["people"]["raters"] == "partly crossed"
     assert "ICC(1,1)" in result["people"]["reliability"]["fluency"]
     assert any("taken as partly crossed" in note for note in result["notes"])

@@ -234,6 +234,7 @@ def test_what_another_batch_moves_is_no_difference(scores, tmp_path):
     assert counts_of(found) == [0, 0, 12]
     assert found["difference"]["value"] == 0
     assert "b is not clearly different from a: mean" in report.told
+    assert "a and b are level: more cases would hardly tell their pairs won apart." in report.told
     (pair,) = report.result["models"]["echo"]["pairs"]
     assert pair["win"]["value"] == 0
     assert pair["tie"]["value"] == 1
@@ -276,19 +277,28 @@ def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
 def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     scores, last, said, tmp_path
 ):
-    """`scores` are those of criteria, of the answers a and b, in each case; `last` is the last rating."""
-    cases = named("ab", 6)
+    """`scores` are those of criteria, of the answers a and b, in each case but the first; `last` is the last rating.
+
+    The judge lacks the last case: the means of the bars are over those that it has.
+    """
+    cases = named("ab", 7)
     ratings = []
-    for case in cases:
+    for case in cases[1:]:
         for criterion, of_models in scores.items():
             for model, score in zip("ab", of_models):
                 about = {"case_id": case["id"], "model": model, "annotator": "x"}
                 ratings.append(about | {"criterion": criterion, "score": score})
     ratings[-1]["score"] = last
-    verdicts = alike(cases, (3, 3), valid=True, error=None)
-    told = made(tmp_path, verdicts, cases=cases, ratings=ratings).told
-    assert ("has the worst rating of a person" in told) is bool(said)
-    assert said in told
+    report = made(tmp_path, alike(cases[:6], (3, 3)), cases=cases, ratings=ratings)
+    assert ("has the worst rating by people" in report.told) is bool(said)
+    assert said in report.told
+    given = [each["score"] for each in ratings]
+    off = "not on the judge's scale, so that no worst rating is named"
+    assert (off in report.told) == (min(given) < 1)
+    assert "Mean score in the 6 of 7 cases with a score of every model, 1 (worst)" in report.text
+    assert f"People's scores are from {min(given)} to {max(given)}. Lines" in report.text
+    for mean in np.mean(list(scores.values()), axis=0):
+        assert f"by people {mean:.2f} in 5 cases" in report.text
 
 
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
@@ -361,9 +371,9 @@ def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
         choices.append(chosen(case, "ab", "harm", "b"))
         choices.append(chosen(case, "ab", "harmfulness", "b"))
         choices.append(chosen(case, "ab", "accuracy", "a"))
-    verdicts = alike(cases, [5, 2, 2])
-    result = made(tmp_path, verdicts, cases=cases, ratings=choices).result
-    found = result["choices"]["echo"]
+    report = made(tmp_path, alike(cases, [5, 2, 2]), cases=cases, ratings=choices)
+    found = report.result["choices"]["echo"]
+    assert "echo makes the choice of most people in 100 % of 6 pairs on " in report.told
     # The polarity of harmfulness is that of a packaged rubric.
     assert found.keys() == {"harmfulness", "accuracy"}
     assert found["harmfulness"]["accuracy"]["value"] == 1

@@ -105,25 +105,31 @@ def means_by_model(
     return means
 
 
-def shared_means(cases: Cases, values: ndarray) -> JsonObject:
-    """Return the means of models with values [responses] of different cases, in the cases that have a value of every one.
+def shared_means(cases: Cases, values: ndarray, rated: ndarray | None) -> JsonObject:
+    """Return the means of models by a judge's values [responses] in the cases that have one of every model.
 
     Returns:
-        The number of these "cases", of how many "of", and the "means" by model; empty where all models have the same cases.
+        The number of these "cases", of how many "of", the "means" by model, and those of "people" by their scores [responses];
+        where there are no such cases, in all with a value.
     """
-    count, is_shared = _scored_cases(cases, values)
-    if len(cases.models) > MOST_MODELS or (is_shared == (count > 0)).all():
-        return {}
-    means = means_by_model(cases, only(values, is_shared[cases.panel.case]))
-    return {"cases": int(is_shared.sum()), "of": int((count > 0).sum()), "means": means}
+    is_shared, there = _shared_cases(cases, values), is_known(values)
+    if is_shared.any():
+        there = is_shared[cases.panel.case]
+    record: JsonObject = {
+        "cases": int(is_shared.sum()),
+        "of": len(cases),
+        "means": means_by_model(cases, only(values, there)),
+    }
+    if rated is not None:
+        record["people"] = means_by_model(cases, only(rated, there))
+    return record
 
 
-def _scored_cases(cases: Cases, values: ndarray) -> tuple[ndarray, ndarray]:
-    """Return how many models have a value in each case: int [cases], and whether all that have any do: bool [cases]."""
+def _shared_cases(cases: Cases, values: ndarray) -> ndarray:
+    """Return whether all models that have a value anywhere have one in each case: bool [cases]."""
     scored = is_known(values)
     count = np.bincount(cases.panel.case[scored], minlength=len(cases))
-    models = max(1, len(np.unique(cases.model_of[scored])))
-    return count, count == models
+    return count == max(1, len(np.unique(cases.model_of[scored])))
 
 
 def shares_won(cases: Cases, relation: ndarray) -> dict[str, Statistic | Estimate]:
@@ -258,7 +264,7 @@ def means_by_topic(
     if values is None or len(cases.models) > MOST_MODELS:
         return []
     topics = np.array([case.topic or "" for case in cases.records])
-    _, is_shared = _scored_cases(cases, values)
+    is_shared = _shared_cases(cases, values)
     counts = Counter(topic for topic in topics[is_shared].tolist() if topic)
     if len(counts) < 2:
         return []

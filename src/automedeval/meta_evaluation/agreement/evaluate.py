@@ -86,7 +86,7 @@ def meta_evaluate(
     tree: JsonObject = {
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(row) for row in rows},
-        "main_judge": _main_judge(cases, main),
+        "main_judge": _main_judge(cases, main, people),
         "models": {row.name: compare_candidates(cases, row.wins, row.best) for row in rivals},
     }
     if people is not None:
@@ -111,15 +111,16 @@ def meta_evaluate(
     return result
 
 
-def _main_judge(cases: Cases, main: Row) -> JsonObject:
+def _main_judge(cases: Cases, main: Row, people: People | None) -> JsonObject:
     """Return what is known of the main judge alone."""
+    rated = None if people is None else people.scores
     marked = {case for (case, _), marks in differing(main.judge).items() if marks}
     return {
         "name": main.name,
         "valid_rates": _valid_rates(main.judge),
         "differing_cases": len(marked),
         "band": main.band,
-        "shared": {} if main.best is None else shared_means(cases, main.best),
+        "shared": shared_means(cases, main.ranking_values, rated),
     }
 
 
@@ -224,6 +225,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
         "raters": people.raters,
         "annotators": people.annotators,
         "criteria": people.criteria,
+        "range": np.nanquantile(people.ratings, [0, 1]).tolist(),
         "prefers_longer": prefers_longer(cases, people.relations),
         "reliability": None,
     }

@@ -147,7 +147,7 @@ def make_report(
         result["baseline"], changed = against_baseline(cases, main, args.baseline)
     grid = grid_of(cases, judges, people, main, changed)
     scale = main.judge.scale
-    result["lowest_rated"] = lowest_rated(cases, people, main)
+    result["lowest_rated"] = lowest_rated(cases, people, main, notes)
     result["topics"] = means_by_topic(cases, main.best, scale)
     wants_ratings = not versions and {"people", "choices", "criteria"}.isdisjoint(result)
     study, commands = _rating_study(args, cases, options) if wants_ratings else ({}, [])

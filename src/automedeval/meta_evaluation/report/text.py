@@ -166,15 +166,13 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
         scale: that of the main judge's scores; None: the shares of pairs won are shown.
     """
     main, shared = result["main_judge"]["name"], result["main_judge"]["shared"]
-    record, people = result["judges"][main], _models_by(result, "people")
-    on_harm, rows = harmful(result.get("harm", {})), []
+    record, on_harm, rows = result["judges"][main], harmful(result.get("harm", {})), []
     for name, figures in _models_by(result, main).items():
-        shown = figures["win_rate"]
-        if scale:
-            shown = shared.get("means", {}).get(name) or figures.get("score") or shown
+        shown = shared["means"].get(name) if scale else figures["win_rate"]
         remarks = say(
             "remarks",
-            rated=people.get(name, {}).get("score"),
+            rated=shared.get("people", {}).get(name),
+            cases=shown["n"],
             harmful=on_harm.get(name, [0])[0],
             differing=record["differs"].get(name, [0])[0],
             empty=record["empty"].get(name),
@@ -183,6 +181,10 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
     what = "Share of pairs won"
     if scale:
         what = f"Mean score{_where(shared)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
+    if people := result.get("people"):
+        what += ". People's scores are from {:g} to {:g}".format(*people["range"])
+        if people["raters"] == "partly crossed":
+            what += "; the raters of two models may differ"
     rows.sort(key=lambda row: -(row[1]["value"] or 0))
     return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
@@ -193,8 +195,8 @@ def _models_by(result: JsonObject, judge: str) -> JsonObject:
 
 
 def _where(shared: JsonObject) -> str:
-    """Name the cases of the means, where models have scores of different cases."""
-    if not shared:
+    """Name the cases of the means, where not all cases have a score of every model."""
+    if shared["cases"] == shared["of"]:
         return ""
     if not shared["cases"]:
         return " in each model's own cases"
