@@ -60,7 +60,9 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
     assert f"Differences are from {few['baseline']}" in report.page
     told = report.told
     assert told.count(" points by the ratings and good together, ") == 2
-    assert re.search("15 rated cases say as much as [0-9]+ to [0-9]+ without a judge", told)
+    assert re.search(
+        "rated cases say as much as 1.[0-9] to [0-9.]+ times as many without a judge", told
+    )
     of_all = made(tmp_path, verdicts, ratings=RATINGS)
     assert "few_ratings" not in of_all.result
 
@@ -70,7 +72,7 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
     [(1.0, "a is rated higher than b: 0.9"), (0.1, "a is not clearly different from b: ")],
 )
 def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift, said):
-    """Beside `prediction_powered` of arrays that are drawn here; three verdicts are invalid."""
+    """Beside `prediction_powered` of arrays that are drawn here, two cases a cluster; three verdicts are invalid."""
     draw = np.random.default_rng(0)
     points = 3 + draw.normal(0, 0.3, (40, 2)) + [shift, 0]
     noise = draw.normal(0, 0.1, (40, 2))
@@ -81,7 +83,8 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     verdicts = []
     for number, (rated, own) in enumerate(zip(points.tolist(), scores.tolist())):
         name = f"c{number}"
-        case = case_of(name, "What helps?", {"a": "Rest.", "b": "Tea."})
+        more = {"cluster": number // 2}
+        case = case_of(name, "What helps?", {"a": "Rest.", "b": "Tea."}, **more)
         cases.append(case)
         if number < 20:
             for model, score in zip("ab", rated):
@@ -93,7 +96,8 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     figures = report.result["few_ratings"]["judges"]["echo"]["a"]["difference"]
     people = points[:, 0] - points[:, 1]
     people[20:] = np.nan
-    wanted = plain(prediction_powered(people, scores[:, 0] - scores[:, 1]))
+    judged = scores[:, 0] - scores[:, 1]
+    wanted = plain(prediction_powered(people, judged, clusters=np.arange(40) // 2))
     assert figures["rated_without_verdict"] == 2
     for kind, end in product(KINDS, ("value", "low", "high")):
         assert figures[kind][end] == pytest.approx(wanted[kind][end])
@@ -135,4 +139,4 @@ def test_models_without_a_case_in_common_have_means_alone(tmp_path):
     assert [*figures["v0"]] == ["mean"]
     assert [*figures["v1"]] == ["mean"]
     powered = figures["v0"]["mean"]["prediction_powered"]
-    assert powered["reason"] == "fewer than two rated cases"
+    assert powered["reason"].endswith("and there are 1")

@@ -131,13 +131,17 @@ def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(runs, tmp_pa
 GATE = {"fail_if_worse": ("new", "old"), "by": 0.1}
 
 
-def study(loss, count=400, invalid=0):
-    """Return cases of two candidates, of which the new one loses `loss` points in every second case, and the verdicts."""
+def study(loss, count=400, invalid=0, cluster=1):
+    """Return cases of two candidates, of which the new one loses `loss` points in every second case, and the verdicts.
+
+    So many cases are a cluster.
+    """
     cases = []
     verdicts = []
     for number in range(count):
         answers = {name: f"{name} {number}" for name in ("old", "new")}
-        case = case_of(f"c{number}", f"What helps against {number}?", answers)
+        of_one = {"cluster": number // cluster}
+        case = case_of(f"c{number}", f"What helps against {number}?", answers, **of_one)
         lost = loss * (number % 2)
         scores = None if number < invalid else [3, 3 - lost]
         cases.append(case)
@@ -145,9 +149,9 @@ def study(loss, count=400, invalid=0):
     return {"cases": cases, "verdicts": verdicts}
 
 
-@each_row("loss, cases, status, word")
-def test_the_exit_status_tells_the_result(tmp_path, loss, cases, status, word):
-    done = asked(tmp_path, **study(loss, cases), **GATE)
+@each_row("loss, cases, cluster, status, word")
+def test_the_exit_status_tells_the_result(tmp_path, loss, cases, cluster, status, word):
+    done = asked(tmp_path, **study(loss, cases, cluster=cluster), **GATE)
     assert done.returncode == status, done.stderr
     assert f"{word} (exit status {status})" in done.stdout
     record = Report(tmp_path / "out", done.stdout).json("gate")
@@ -156,6 +160,7 @@ def test_the_exit_status_tells_the_result(tmp_path, loss, cases, status, word):
     assert record["cases"] == cases
     assert record["result"] == word
     assert (status == 4) == ("would do" in done.stdout)
+    assert (cluster > 1) == (f"{cases // cluster} clusters of the {cases} cases" in done.stdout)
 
 
 def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
@@ -166,6 +171,9 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
     assert many.returncode == 4
     record = Report(tmp_path / "out", "").json("gate")
     assert record["mean"] == pytest.approx(-0.5, abs=0.002)
+    faulty = GATE | {"fail_if_worse": ("new", "none")}
+    failed(asked(tmp_path, **study(0), **faulty), "no model 'none'")
+    assert not (tmp_path / "out/gate.json").exists()
 
 
 @each_row("options, message")

@@ -169,25 +169,29 @@ def test_without_script_and_on_paper_the_figures_can_be_read(reports, browser):
 
 
 def test_each_topic_has_the_mean_score_of_each_model_in_the_same_cases(tmp_path):
-    """By a loop over the verdicts, with scipy's interval; a topic of one case is none."""
+    """By a loop over the verdicts, with an interval of clusters of three; a topic of one case is none."""
     scores = defaultdict(list)
-    cases = read(CASES)
+    cases = [case | {"cluster": n // 3} for n, case in enumerate(read(CASES))]
     verdicts = agreeing_verdicts("good")
     verdicts[0]["scores"][0] = verdicts[0]["expected_scores"][0] = None
-    topics = made(tmp_path, verdicts).result["topics"]
+    topics = made(tmp_path, verdicts, cases=cases).result["topics"]
     for case, judged in [*zip(cases, verdicts)][1:]:
         for response, score in zip(case["responses"], judged["expected_scores"]):
-            scores[case["topic"], response["model"]].append(score)
+            scores[case["topic"], response["model"]].append((case["cluster"], score))
     assert {each["topic"] for each in topics} == {
         topic for (topic, _), values in scores.items() if len(values) > 1
     }
     for topic in topics:
         for model, found in topic["models"].items():
-            values = scores[topic["topic"], model]
+            clusters, values = zip(*scores[topic["topic"], model])
+            mean = np.mean(values)
+            added = np.bincount(clusters, np.array(values) - mean)
+            count = len(set(clusters))
             assert topic["cases"] == len(values)
-            assert found["value"] == pytest.approx(np.mean(values))
-            if np.ptp(values):
-                ends = scipy.stats.ttest_1samp(values, 0).confidence_interval()
+            assert found["value"] == pytest.approx(mean)
+            if np.ptp(values) and count > 1:
+                error = np.sum(added**2 * count / (count - 1)) ** 0.5 / len(values)
+                ends = scipy.stats.t(count - 1, mean, error).interval(0.95)
                 assert [found["low"], found["high"]] == pytest.approx(np.clip(ends, 1, 5).tolist())
 
 

@@ -58,22 +58,39 @@ def test_one_response_a_case_gives_the_published_closed_form():
     assert width(found) == pytest.approx(expected, rel=0.01)
 
 
-def test_cross_fitting_is_one_case_left_out_at_a_time():
+@pytest.mark.parametrize(
+    "clusters", [np.arange(300), np.random.default_rng(1).integers(0, 90, 300)]
+)
+def test_cross_fitting_is_one_case_or_cluster_left_out_at_a_time(clusters):
+    """And the variance is that of the sums over clusters."""
     people, judge = study(rated=25)
     rated = np.flatnonzero(~np.isnan(people))
     gammas = []
     corrected = []
     for case in rated:
-        others = rated[rated != case]
+        others = rated[clusters[rated] != clusters[case]]
         gamma = covariance(people[others], judge[others]) / judge.var(ddof=1)
         above = judge[case] - judge.mean()
         gammas.append(gamma)
         corrected.append(people[case] - gamma * above)
-    powered = prediction_powered(people, judge)
+    powered = prediction_powered(people, judge, clusters=clusters)
     value = np.mean(corrected)
-    assert powered["prediction_powered"].value == pytest.approx(value, rel=1e-12)
-    weight = np.mean(gammas) * 275 / 300
-    assert powered["weight"] == pytest.approx(weight, rel=1e-12)
+    found = powered["prediction_powered"]
+    assert found.value == pytest.approx(value, rel=1e-12)
+    gamma = np.mean(gammas)
+    assert powered["weight"] == pytest.approx(gamma * 275 / 300, rel=1e-12)
+    terms = gamma * judge / 300
+    terms[rated] += np.array(corrected) / 25
+    sums = np.zeros(300)
+    for part in (np.arange(25, 300), rated):
+        count = len(set(clusters[part]))
+        for case in part:
+            sums[clusters[case]] += (terms[case] - terms[part].mean()) * (
+                count / (count - 1)
+            ) ** 0.5
+    error = np.sum(sums**2) ** 0.5
+    assert width(found) == pytest.approx(2 * t.ppf(0.975, count - 1) * error)
+    assert found.cases == count
 
 
 def test_classical_and_naive_are_what_they_say():
@@ -86,6 +103,10 @@ def test_classical_and_naive_are_what_they_say():
         assert interval.value == pytest.approx(values.mean())
         assert interval.high == pytest.approx(high)
         assert interval.cases == len(values)
+    copied = (np.repeat(values, 2) for values in (people, judge))
+    twice = prediction_powered(*copied, clusters=np.repeat(np.arange(300), 2))
+    for kind, error in (("classical", 1e-9), ("naive", 1e-9), ("prediction_powered", 0.01)):
+        assert width(twice[kind]) == pytest.approx(width(powered[kind]), rel=error)
     gain = width(powered["classical"]) / width(powered["prediction_powered"])
     assert gain > 1
     assert powered["worth"] == pytest.approx(60 * gain**2)
@@ -135,12 +156,12 @@ def test_what_cannot_be_said_is_a_reason_and_no_figure():
     judge = np.arange(50.0)
     nothing = prediction_powered(np.full(50, np.nan), judge)
     assert nothing["classical"].value is None
-    assert "fewer than two rated cases" in nothing["prediction_powered"].reason
+    assert "there are 0" in nothing["prediction_powered"].reason
     few_ratings = first(judge**0.5, LEAST_RATED - 1, 50)
     few = prediction_powered(few_ratings, judge)
     assert few["classical"].low is not None
     assert few["prediction_powered"].value is None
-    assert "needs 10 rated cases, and there are 9" in few["prediction_powered"].reason
+    assert "needs 10 rated cases or clusters, and there are 9" in few["prediction_powered"].reason
     assert few["worth"] is None
     equal_ratings = first(3.0, 20, 50)
     same = prediction_powered(equal_ratings, judge)["prediction_powered"]

@@ -134,6 +134,7 @@ class Rubric:
     examples: tuple[dict[str, Any], ...] = ()
     title: str = ""
     source: str = ""
+    place: str = ""  # by which `read_rubric` found it
 
     @property
     def name(self) -> str:
@@ -254,7 +255,10 @@ def read_rubric(name: str | Path) -> Rubric:
     """Read a packaged rubric by id, or a user's own by the path of its YAML file; RecordError if it is faulty."""
     path, place = _rubric_path(name)
     reader = _Reader(place)
-    return reader.rubric(reader.read(path), beside=path.parent if isinstance(path, Path) else None)
+    rubric = reader.rubric(
+        reader.read(path), beside=path.parent if isinstance(path, Path) else None
+    )
+    return replace(rubric, place=str(name))
 
 
 def rubric_file(name: str | Path) -> bytes:

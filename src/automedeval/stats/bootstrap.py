@@ -147,6 +147,18 @@ def means_at(values: ndarray, place: ndarray, size: int) -> ndarray:
     return divide(*sums_at(values, place, size))
 
 
+def in_clusters(values: ndarray, clusters: ndarray) -> ndarray:
+    """Return a value for each cluster that has some of the values [cases]: cases of one are not independent.
+
+    Each is the mean over all cases, and what the cluster's cases add to it. So their mean is that of the cases, also where
+    clusters differ in size, and its standard error is robust to clusters.
+    """
+    mean = mean_along(values, 0)
+    added, count = sums_at(values - mean, clusters, len(clusters))
+    there = count > 0
+    return mean + added[there] * there.sum() / count.sum()
+
+
 def mean_along(values: ndarray, axis: int) -> ndarray:
     """Return the mean of the values along an axis that are not NaN; NaN where all are."""
     return divide(np.nansum(values, axis=axis), is_known(values).sum(axis=axis))

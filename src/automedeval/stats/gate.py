@@ -21,6 +21,8 @@ import numpy as np
 import scipy
 from numpy import ndarray
 
+from automedeval.stats.bootstrap import ROUNDING
+
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
 LEAST = 2  # differences without which there is no bound
@@ -66,7 +68,7 @@ def _bound(differences: ndarray, span: float, way: int, cases: int) -> float:
     """Return the bound on one side (-1 or 1) of so many cases with these moments, and one more with the largest difference."""
     extreme = way * span
     first = float(differences[0])
-    if (differences == first).all():
+    if np.ptp(differences) <= ROUNDING:
         # As many alike have a probability of 5 % if this share of all cases differs, at most by all of the scale.
         return first + (extreme - first) * (1 - (1 - LEVEL) ** (1 / cases))
     mean = (cases * differences.mean() + extreme) / (cases + 1)

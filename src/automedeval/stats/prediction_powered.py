@@ -30,6 +30,9 @@ denominator.
 γ_i that the other rated cases determine (leave-one-out cross-fitting, in closed form). A judge without information then costs
 about 0.5 % of the width at n = 100. Quantiles are Student's, with n - 1 degrees of freedom.
 
+**Clusters.** Where cases depend on each other, each square is that of the sum over a cluster, rated and unrated cases together;
+k and the degrees of freedom count clusters; and γ_i is determined by the rated cases of other clusters.
+
 **Assumption.** The rated cases are a random draw of all cases, independent of what people say about them. If somebody chose the
 cases to rate, the intervals are not valid, and nothing here can detect it.
 """
@@ -48,21 +51,26 @@ from automedeval.stats.bootstrap import (
     Estimate,
     Tree,
     binomial_interval,
+    in_clusters,
     is_known,
+    means_at,
 )
 
-LEAST_RATED = 10  # rated cases needed to estimate the weight of a judge
+LEAST_RATED = 10  # rated cases, or clusters of them, needed to estimate the weight of a judge
 NOTHING = 1e-12  # a sum of squares of rounding errors
 NO_ERROR = 1e-9
 
 
-def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -> Tree:
+def prediction_powered(
+    people: ndarray, judge: ndarray, bounds: Bounds = None, clusters: ndarray | None = None
+) -> Tree:
     """Estimate a mean over cases from few ratings and many verdicts, as the module's docstring defines it.
 
     Args:
         people: float [cases], people's value of a case, NaN if it is not rated.
         judge: float [cases], the judge's value, on any scale; NaN without a valid verdict.
         bounds: the lowest and highest possible value of the mean.
+        clusters: int [cases], the number of each case's cluster, below that of cases; by default each is one of its own.
 
     Returns:
         "classical", "naive" and "prediction_powered", each an `Estimate`; "weight", λ of the judge: 0, it is not used; 1, on
@@ -72,11 +80,14 @@ def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -
     """
     is_rated, valid = is_known(people), is_known(judge)
     y, n = people[is_rated], len(people)
-    rated = len(y)
-    classical = mean_over_cases(people, bounds, "fewer than two rated cases")
+    clusters = np.arange(n) if clusters is None else clusters
+    part = is_rated.astype(int)  # 0: unrated, 1: rated
+    rated, k = len(y), np.array([len(np.unique(clusters[part == which])) for which in (0, 1)])
+    independent = int(k[1])
+    classical = mean_over_cases(people, clusters, bounds)
     result: Tree = {
         "classical": classical,
-        "naive": mean_over_cases(judge, bounds),
+        "naive": mean_over_cases(judge, clusters, bounds),
         "prediction_powered": classical,
         "weight": None,
         "rated": rated,
@@ -84,68 +95,73 @@ def prediction_powered(people: ndarray, judge: ndarray, bounds: Bounds = None) -
         "rated_without_verdict": int((is_rated & ~valid).sum()),
         "worth": None,
     }
-    if rated < 2:
-        return result
-    if rated < LEAST_RATED:
-        few = f"the weight of a judge needs {LEAST_RATED} rated cases, and there are {rated}"
-        return result | {"prediction_powered": Estimate(None, n=rated, cases=rated, reason=few)}
+    if independent < LEAST_RATED:
+        needs = f"needs {LEAST_RATED} rated cases or clusters"
+        few = f"the weight of a judge {needs}, and there are {independent}"
+        gap = Estimate(None, n=rated, cases=independent, reason=few)
+        return result | {"prediction_powered": gap}
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing
         return result | {"weight": 0.0}
     g = centred(judge, valid)
-    gamma = _gamma(y, g[is_rated], n, float(g @ g))
+    gamma = _gamma(y, g[is_rated], n, float(g @ g), clusters[is_rated])
     trust = float(gamma.mean())
     corrected = y - gamma * g[is_rated]
     value = float(corrected.mean())
-    residuals = (corrected - value) / rated + trust * g[is_rated] / n
-    variance = _spread(residuals) + _spread(trust * g[~is_rated] / n)
-    interval = _interval(value, variance, rated, bounds)
+    terms = trust * (g - means_at(g, part, 2)[part]) / n
+    terms[is_rated] += (corrected - value) / rated
+    sums = np.bincount(clusters, terms * np.sqrt(k / np.maximum(1, k - 1))[part])
+    variance = float(sums @ sums)
+    interval = _interval(value, variance, rated, independent, bounds)
     weight = trust * (n - rated) / n
-    worth = float(y.var(ddof=1)) / variance
+    worth = rated * _variance(in_clusters(people, clusters)) / variance
     return result | {"prediction_powered": interval, "weight": weight, "worth": worth}
 
 
-def _spread(terms: ndarray) -> float:
-    """Return the estimated variance of the sum of independent terms."""
-    return len(terms) * float(terms.var(ddof=1)) if len(terms) > 1 else 0.0
+def _variance(independent: ndarray) -> float:
+    """Return the estimated variance of the mean of independent values."""
+    return float(independent.var(ddof=1)) / len(independent)
 
 
-def mean_over_cases(
-    values: ndarray,
-    bounds: Bounds = None,
-    reason: str = "fewer than two cases have a valid verdict",
-) -> Estimate:
-    """Return the mean of the values of cases that have one, undefined for this reason below two."""
-    values = values[is_known(values)]
-    n = len(values)
-    if n < 2:
-        return Estimate(None, n=n, cases=n, reason=reason)
-    return _interval(float(values.mean()), float(values.var(ddof=1)) / n, n, bounds)
+def mean_over_cases(values: ndarray, clusters: ndarray, bounds: Bounds = None) -> Estimate:
+    """Return the mean of the values of cases that have one; of one cluster without an interval."""
+    n, independent = int(is_known(values).sum()), in_clusters(values, clusters)
+    value, count = float(independent.mean()) if n > 1 else None, len(independent)
+    if value is None or count < 2:
+        few = "fewer than two cases or clusters have a value"
+        return Estimate(value, n=n, cases=count, reason=few)
+    return _interval(value, _variance(independent), n, count, bounds)
 
 
-def _gamma(y: ndarray, g: ndarray, n: int, squares: float) -> ndarray:
-    """Return γ of every rated case, fitted to the other rated cases; 0 for a judge with constant values.
+def _gamma(y: ndarray, g: ndarray, n: int, squares: float, clusters: ndarray) -> ndarray:
+    """Return γ of every rated case, fitted to those of other clusters; 0 for a judge with constant values.
 
     `squares` is the sum of g² over all n cases.
     """
-    rated = len(y)
-    if n == rated or squares <= NOTHING:
-        return np.zeros(rated)
-    others = y.sum() - y
-    mean = others / (rated - 1)  # θ̂ without the case
-    products = (y @ g - y * g) - mean * (g.sum() - g)
-    return products / (rated - 2) / (squares / (n - 1))
+    if n == len(y) or squares <= NOTHING:
+        return np.zeros(len(y))
+
+    def elsewhere(values: ndarray) -> ndarray:  # their sum over the other clusters
+        return values.sum() - np.bincount(clusters, values)[clusters]
+
+    count = elsewhere(np.ones(len(y)))
+    mean = elsewhere(y) / count  # θ̂ without the cluster
+    products = elsewhere(y * g) - mean * elsewhere(g)
+    return products / (count - 1) / (squares / (n - 1))
 
 
-def _interval(value: float, variance: float, cases: int, bounds: Bounds) -> Estimate:
-    """Return value ± t √variance, within bounds; without variance, the binomial interval or none."""
+def _interval(value: float, variance: float, n: int, cases: int, bounds: Bounds) -> Estimate:
+    """Return value ± t √variance of n cases, of which so many, or their clusters, are independent; within bounds.
+
+    Without variance it is the binomial interval, or none.
+    """
     error = math.sqrt(variance)
     is_few = cases < FEW_CASES
     if error <= NO_ERROR * max(1.0, abs(value)):
         if ends := binomial_interval(value, cases, bounds, NO_ERROR):
             same = "all cases have the same value: exact binomial interval"
-            return Estimate(value, *ends, cases, same, is_few, cases)
-        return Estimate(value, n=cases, reason=NO_SPREAD, cases=cases)
+            return Estimate(value, *ends, n, same, is_few, cases)
+        return Estimate(value, n=n, reason=NO_SPREAD, cases=cases)
     reach = scipy.special.stdtrit(cases - 1, 0.975) * error
     least, most = bounds or (-np.inf, np.inf)
     value, low, high = np.clip([value, value - reach, value + reach], least, most).tolist()
-    return Estimate(value, low, high, cases, None, is_few, cases)
+    return Estimate(value, low, high, n, None, is_few, cases)

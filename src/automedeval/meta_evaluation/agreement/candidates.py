@@ -270,10 +270,9 @@ def means_by_topic(
         return []
     records = []
     for topic, count in counts.most_common(MOST_TOPICS):
-        in_topic, means = (is_shared & (topics == topic))[cases.panel.case], {}
-        for number, name in enumerate(cases.models):
-            scores = values[in_topic & (cases.model_of == number)]
-            means[name] = mean_over_cases(scores, bounds=scale).to_dict()
+        in_topic, means = is_shared & (topics == topic), {}
+        for name, at in cases.by_model(in_topic[cases.panel.case]):
+            means[name] = mean_over_cases(values[at], cases.cluster_of[at], scale).to_dict()
         if count > 1:
             records.append({"topic": topic, "cases": count, "models": means})
     return records

@@ -144,7 +144,7 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         return steps
     own = None
     if not run and not without_scale(judge.rubric_name):
-        own = judge.rubric_name.partition("@")[0]
+        own = judge.rubric.place if judge.rubric else "RUBRIC.yaml"
     options = {"seed": run.get("seed") or ""}
     for name in ("rationale", "score_decoding", "blank", "judge_name"):
         if run.get(name) not in (None, True):
@@ -233,6 +233,6 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 
 def known_of_judge(row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
-    record = plain(estimate(record_of(row), len(row.judge.cases)))
+    record = plain(estimate(record_of(row), row.judge.cases.clusters))
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps} | more)

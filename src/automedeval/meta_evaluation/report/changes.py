@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps
-from automedeval.stats.bootstrap import Estimate, holm
+from automedeval.stats.bootstrap import Estimate, holm, in_clusters
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
@@ -47,24 +47,18 @@ def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
     return turn * row.wins[places]
 
 
-def in_clusters(gaps: ndarray, clusters: ndarray) -> ndarray:
-    """Return one difference for each cluster of cases, with the same mean: cases of one cluster are not independent."""
-    there = ~np.isnan(gaps)
-    _, cluster = np.unique(clusters[there], return_inverse=True)
-    sums = np.bincount(cluster, gaps[there])
-    return sums * (len(sums) / max(1, there.sum()))
-
-
-def p_value(gaps: ndarray, mean: Estimate, better: int, worse: int) -> float | None:
-    """Return the two-sided p-value of the mean of gaps by Student's t-test; None without a gap.
+def p_value(
+    gaps: ndarray, clusters: ndarray, mean: Estimate, better: int, worse: int
+) -> float | None:
+    """Return the two-sided p-value of the mean of gaps by Student's t-test over clusters; None without a gap.
 
     Where all gaps are equal, it is that of a sign test of the better and the worse cases.
     """
     if mean.low is not None:
-        return float(scipy.stats.ttest_1samp(gaps, 0.0).pvalue)
+        return float(scipy.stats.ttest_1samp(in_clusters(gaps, clusters), 0.0).pvalue)
     if better + worse:
         return float(scipy.stats.binomtest(better, better + worse).pvalue)
-    return 1.0 if len(gaps) else None
+    return 1.0 if mean.n else None
 
 
 def drop_on(scale: Scale) -> float:
@@ -163,9 +157,9 @@ def _figures(
     """Return the figures of one model beside the baseline, from the gaps of its answers, and how many have each mark."""
     values, scale = row.ranking_values, row.judge.scale
     better, worse, both = counts["won"], counts["lost"], ~np.isnan(gaps)
-    independent = in_clusters(gaps, cases.clusters[cases.panel.case[new]])
+    clusters = cases.cluster_of[new]
     most = float(scale[1] - scale[0]) if scale else np.inf
-    difference = mean_over_cases(independent, (-most, most))  # no interval exceeds the scale
+    difference = mean_over_cases(gaps, clusters, (-most, most))  # no interval exceeds the scale
     return {
         "better": better,
         "worse": worse,
@@ -174,7 +168,7 @@ def _figures(
         "newly": {kind: counts[f"newly_{kind}"] for kind in NEWLY},
         "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
         "difference": difference.to_dict(),
-        "p": p_value(independent, difference, better, worse),
+        "p": p_value(gaps, clusters, difference, better, worse),
         "p_adjusted": 1.0,
     }
 

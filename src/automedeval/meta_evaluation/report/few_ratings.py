@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import relation_of
-from automedeval.stats.bootstrap import Estimate
+from automedeval.stats.bootstrap import SHARE, Estimate
 from automedeval.stats.prediction_powered import prediction_powered
 
 
@@ -34,20 +34,22 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
         figures = models[name] = dict[str, JsonObject]()
         if row.best is not None:
             of_model = cases.model_of == number
-            figures["mean"] = _figure(people.scores[of_model], row.best[of_model], on_scale)
+            given = people.scores[of_model], row.best[of_model]
+            figures["mean"] = _figure(*given, cases.cluster_of[of_model], on_scale)
         sides = in_common(cases, name, baseline, "--baseline")
         if name == baseline or len(sides.T) < 2:
             continue
         relation, gaps = better(row, cases, *sides), people.gaps(*sides)
         judged = relation if row.best is None else np.subtract(*row.best[sides])
-        figures["difference"] = _figure(gaps, judged, on_scale)
+        clusters = cases.cluster_of[sides[0]]
+        figures["difference"] = _figure(gaps, judged, clusters, on_scale)
         won = (1 + relation_of(gaps)) / 2
-        figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, (0.0, 1.0))
+        figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, SHARE, clusters)
     return models
 
 
-def _figure(people: ndarray, judge: ndarray, on_scale: bool) -> JsonObject:
+def _figure(people: ndarray, judge: ndarray, clusters: ndarray, on_scale: bool) -> JsonObject:
     """Return the estimates of a mean; none by the judge alone where it is not on people's scale."""
-    powered = prediction_powered(people, judge)
+    powered = prediction_powered(people, judge, clusters=clusters)
     gap = Estimate(None, reason="this judge's figures are not on people's scale")
     return powered if on_scale else powered | {"naive": gap}

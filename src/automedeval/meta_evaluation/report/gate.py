@@ -12,6 +12,7 @@ from automedeval.meta_evaluation.report.changes import in_common
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable, rows_of
 from automedeval.records import JsonObject, RecordError
+from automedeval.stats.bootstrap import in_clusters, is_known
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
 MOST_INVALID = 0.1  # share of cases without a valid verdict on both candidates with which the gate still decides
@@ -51,26 +52,27 @@ def compare_two(
     new, old = names
     sides = in_common(cases, new, old, "--fail_if_worse")
     differences = np.subtract(*row.ranking_values[sides])
-    scored = differences[~np.isnan(differences)]
+    independent = in_clusters(differences, cases.cluster_of[sides[0]])
+    both, scored = len(differences), int(is_known(differences).sum())
+    invalid = both - scored
     lowest, highest = row.judge.scale
-    result = gate(scored, by, float(highest - lowest))
-    both, invalid = len(differences), len(differences) - len(scored)
-    notes = list(notes)
+    result = replace(gate(independent, by, float(highest - lowest)), cases=scored)
+    notes = [*notes, *cases.note_on_clusters]
     if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
         notes.append(
             f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"
         )
     elif result.status == UNDECIDED and result.mean is not None:
-        many = "no number of cases" if result.needed is None else f"about {result.needed:,} cases"
+        many = "no number of" if result.needed is None else f"about {result.needed:,}"
         notes.append(
-            f"undecided: {many} would do, if the difference is as estimated (power {POWER:.0%})"
+            f"undecided: {many} cases or clusters would do, if the difference is as estimated "
+            f"(power {POWER:.0%})"
         )
     if both < len(cases):
         notes.append(
             f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
         )
-    new, old = names
     record = {
         "new": new,
         "old": old,

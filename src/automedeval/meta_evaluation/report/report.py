@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
@@ -70,7 +69,7 @@ from automedeval.records import (
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
 from automedeval.rubrics import read_rubric
-from automedeval.stats.bootstrap import estimate, plain
+from automedeval.stats.bootstrap import estimate, is_known, plain
 
 Score = Callable[..., JsonObject]
 Files = Mapping[type, str]  # kind of ratings → the file that holds them
@@ -164,9 +163,7 @@ def _notes_on(cases: Cases, judges: Sequence[VerdictTable], rated: bool) -> list
     notes = list(chain.from_iterable(map(notes_on, judges)))
     if rated:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
-    if (clusters := len(np.unique(cases.clusters))) < len(cases):
-        notes.append(f"resampled are the {clusters} clusters of the {len(cases)} cases")
-    return notes
+    return notes + cases.note_on_clusters
 
 
 def _refuse_unfit(args: ReportArguments, files: Files, judges: Sequence[VerdictTable]) -> None:
@@ -220,6 +217,10 @@ def _read_given(
             notes.append(f"{files[CriterionLabel]}: {error}: {what}")
     if people is not None:
         notes[:0] = people.notes
+        rated = cases.panel.case[is_known(people.scores)]
+        for judge in judges:
+            if not judge.given[rated].any():
+                raise RecordError(f"--ratings: no rated case has a verdict of {judge.name}")
     others = _read_others(files, cases, judges, notes)
     return Given(rows, main, contrasts, teacher, people, labels, others)
 

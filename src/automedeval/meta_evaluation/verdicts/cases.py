@@ -65,6 +65,19 @@ class Cases:
         return np.array([numbers[name] for name in named], int)
 
     @cached_property
+    def cluster_of(self) -> ndarray:
+        """The number of the cluster of each response's case: int [responses]."""
+        return self.clusters[self.panel.case]
+
+    @property
+    def note_on_clusters(self) -> list[str]:
+        """A note where cases have clusters in common."""
+        clusters = len(np.unique(self.clusters))
+        if clusters == len(self):
+            return []
+        return [f"intervals are over the {clusters} clusters of the {len(self)} cases"]
+
+    @cached_property
     def models(self) -> list[str]:
         """The names of the candidates, in the order of their first response in the file."""
         models = (self.records[number].models for number in self.file_order)
