@@ -101,9 +101,8 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     report = made(tmp_path, **options)
     result = report.result
     criteria = result["criteria"]["judges"]["j"]
-    first = (
-        r"No model clearly wins most pairs\. ([ab]) is first, but not clearly above (?!\1)[ab]\. "
-    )
+    is_first = "is first by pairs won, but not clearly above"
+    first = rf"No model clearly wins most pairs\. ([ab]) {is_first} (?!\1)[ab]\. "
     assert re.match(first, report.said)
     assert "j puts the longer response first in " in report.told
     assert re.search("automedeval audit --judge JUDGE --cases .*--rubric checklist", report.told)

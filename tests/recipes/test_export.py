@@ -87,9 +87,11 @@ def test_cases_beside_the_verdicts_are_read_only_if_they_are_those_that_were_jud
 @pytest.mark.parametrize("form", ["csv", "preferences"])
 def test_verdicts_on_cases_that_are_gone_are_left_out_and_counted(judged, form, tmp_path):
     cases = read(judged["cases"])
-    write(judged["verdicts"] / "cases.jsonl", cases[:2])
+    not_judged = cases[2] | {"id": "not judged"}
+    write(judged["verdicts"] / "cases.jsonl", [*cases[:2], not_judged])
     done = export(verdicts=judged["verdicts"], to=form, output=tmp_path / "gone")
     told(done, f"verdicts: {len(cases) - 2} left out")
+    assert "invalid or missing" not in done.stdout
 
 
 @each_row("given, wanted")

@@ -78,18 +78,33 @@ def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
 
 @pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
 def test_judges_are_set_against_baselines_where_enough_cases_are_rated(count, enough, tmp_path):
-    cases = named(count=count)
+    cases = named(count=count + 1)
     verdicts = []
     for judge in ("one", "two"):
         verdicts += alike(cases, [5, 3, 1], judge=judge)
-    report = made(tmp_path, verdicts, cases=cases, ratings=liked(cases))
+    ratings = liked(cases)[:-2]  # of the last case one answer is rated
+    report = made(tmp_path, verdicts, cases=cases, ratings=ratings)
     first = "Best model: a is better than" if enough else "Wins most pairs: a wins more pairs than"
     assert f"{first} each of the 2 other models." in report.told
     assert ("Not known yet: few rated cases count." in report.told) != enough
+    so_far = "so far 29 count of 30; in the others people order no two judged answers."
+    assert (so_far in report.told) != enough
     judges = report.result["judges"]
     for judge in ("one", "two"):
         assert judges[judge]["best_baseline"]["outcome"] == "better"
         assert (f"{judge} is better than every baseline." in report.told) == enough
+
+
+def test_a_judge_that_orders_answers_the_other_way_round_is_said_to(tmp_path):
+    cases = named()
+    verdicts = alike(cases, [1, 3, 5])
+    report = made(tmp_path, verdicts, cases=cases, ratings=liked(cases))
+    said = "believed: echo orders answers the other way round than people, in 12 cases."
+    assert said in report.told
+    sides = report.result["judges"]["echo"]["by_confidence"]
+    assert sides["surest"]["reason"] == "no case has a gap above the median one"
+    lacking = asked(tmp_path, verdicts[6:], cases=cases, ratings=liked(cases[:6]))
+    failed(lacking, "no rated case has a verdict of echo")
 
 
 def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
@@ -271,6 +286,7 @@ def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
         each["expected_scores"] = [maximum, lower]
     report = made(tmp_path, verdicts, cases=cases, baseline="a", rubric=rubric)
     assert f"Read first: b is lower by {said}." in report.told
+    assert f" --rubric {rubric} --output audits/mine" in report.told
 
 
 @each_row("scores, last, said")
@@ -343,7 +359,7 @@ def test_cases_of_one_cluster_count_once_beside_a_baseline(tmp_path):
     means = np.reshape(GAPS, (2, 4)).mean(axis=1)
     assert beside["difference"]["value"] == pytest.approx(np.mean(GAPS))
     assert beside["p"] == pytest.approx(ttest_1samp(means, 0).pvalue)
-    assert "resampled are the 2 clusters of the 8 cases" in result["notes"]
+    assert "intervals are over the 2 clusters of the 8 cases" in result["notes"]
 
 
 def chosen(case: dict, pair: str, criterion: str, choice: str) -> dict:

@@ -115,12 +115,20 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
     failed(report(), unsure)
     other = "there is no criterion 'fear', but bedside manner, missed diagnosis"
     failed(report(worse="fear"), other)
-    for worse, agrees, way in ROWS["ways of criteria"]:
+    for worse, agrees, mean, way in ROWS["ways of criteria"]:
         succeeded(report(worse=worse))
         figures = read_json(tmp_path / "report/agreement.json")
+        assert figures["models"]["people"]["models"]["a"]["score"]["value"] == mean
         judge = figures["judges"]["baseline:longer text"]
         assert judge["pairwise_accuracy"]["value"] == agrees
         assert way in (tmp_path / "report/report.html").read_text("utf-8")
+    asked_of = Cases.read(str(table))
+    for scale, turned in (
+        ((0, 9), [4, 7]),
+        ((4, 9), [1, 4]),
+    ):  # most ratings are not on the second one
+        people = read_ratings(str(ratings), asked_of, worse=["missed diagnosis"], scale=scale)
+        assert np.unique(people.ratings[1]).tolist()[:2] == turned
 
 
 def test_two_answers_to_one_question_of_a_form_are_no_score(tmp_path):

@@ -94,7 +94,8 @@ def main() -> None:
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
     if args.to == "preferences":
-        return export_preferences(args, Cases(list(cases.values()), args.cases), output)
+        judged = {verdict.case_id: cases[verdict.case_id] for verdict in verdicts}
+        return export_preferences(args, Cases(list(judged.values()), args.cases), output)
     rows = verdicts.to_pandas(cases.values()).map(no_formula)
     # without quotation marks a carriage return would end a row
     write_whole(output, rows.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))

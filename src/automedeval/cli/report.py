@@ -49,12 +49,15 @@ def main(words: Sequence[str] | None = None) -> Path:
 
 def pass_gate(args: ReportArguments) -> int:
     """Compare two candidates by verdicts alone; print the result, write it if there is a folder, return the exit status."""
+    file = Path(args.output or "") / "gate.json"
+    if args.output:
+        file.unlink(missing_ok=True)  # what an earlier run found, should this one fail
     cases, judges, notes = read_judged(args)
     record, lines = compare_two(cases, judges, notes, args.fail_if_worse, args.by or 0.0)
     print("\n".join(map(printable, lines)))
     if args.output:
-        Path(args.output).mkdir(parents=True, exist_ok=True)
-        write_json(Path(args.output) / "gate.json", record)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, record)
     return record["status"]
 
 

@@ -6,7 +6,7 @@ raters are held fixed. Cases that depend on each other, as those on one passage,
 50 cases or clusters an interval is marked approximate.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -154,7 +154,7 @@ def in_clusters(values: ndarray, clusters: ndarray) -> ndarray:
     clusters differ in size, and its standard error is robust to clusters.
     """
     mean = mean_along(values, 0)
-    added, count = sums_at(values - mean, clusters, len(clusters))
+    added, count = sums_at(values - mean, clusters, 0)
     there = count > 0
     return mean + added[there] * there.sum() / count.sum()
 
@@ -362,6 +362,11 @@ def adjust(
     """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
     for record in records:
         record |= {"p": test(record[name]), "p_adjusted": None}
+    adjust_p(records)
+
+
+def adjust_p(records: Iterable[Tree]) -> None:
+    """Add to each record with a p-value the one adjusted for the number of these records (Holm)."""
     tested = [record for record in records if record["p"] is not None]
     for record, adjusted in zip(tested, holm([record["p"] for record in tested])):
         record["p_adjusted"] = adjusted

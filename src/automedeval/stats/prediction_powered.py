@@ -70,7 +70,7 @@ def prediction_powered(
         people: float [cases], people's value of a case, NaN if it is not rated.
         judge: float [cases], the judge's value, on any scale; NaN without a valid verdict.
         bounds: the lowest and highest possible value of the mean.
-        clusters: int [cases], the number of each case's cluster, below that of cases; by default each is one of its own.
+        clusters: int [cases], the number of each case's cluster; by default each is one of its own.
 
     Returns:
         "classical", "naive" and "prediction_powered", each an `Estimate`; "weight", λ of the judge: 0, it is not used; 1, on
@@ -96,8 +96,7 @@ def prediction_powered(
         "worth": None,
     }
     if independent < LEAST_RATED:
-        needs = f"needs {LEAST_RATED} rated cases or clusters"
-        few = f"the weight of a judge {needs}, and there are {independent}"
+        few = f"the weight of a judge needs {LEAST_RATED} rated cases or clusters, and there are {independent}"
         gap = Estimate(None, n=rated, cases=independent, reason=few)
         return result | {"prediction_powered": gap}
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing

@@ -59,6 +59,7 @@ from automedeval.stats.bootstrap import (
     mean_of,
     only,
     ratio,
+    undefined,
 )
 from automedeval.stats.interrater import icc, krippendorff_alpha
 
@@ -205,7 +206,8 @@ def _by_confidence(row: Row, relation: ndarray) -> dict[str, Statistic]:
         people = only(relation, which[panel.case_of_pair])
         return concordance(panel, people, row.best_relations)
 
-    return {"surest": on(is_sure), "others": on(judged & ~is_sure)}
+    none = undefined(panel.cases, 0, "no case has a gap above the median one")
+    return {"surest": on(is_sure) if is_sure.any() else none, "others": on(judged & ~is_sure)}
 
 
 def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:

@@ -56,17 +56,14 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
         (runs,) = figures.values()
         trainings = {f"run {number}": figure for number, figure in runs.items()}
     mean = average([*trainings.values()], bounds)
-    values, known, gaps = [], [], []
+    values = [figure.value for figure in trainings.values()]
+    if len(values) == 1:
+        return {"mean": mean, "sd": None, "values": values}
     for name, figure in trainings.items():
-        values.append(figure.value)
         if figure.value is None:
-            gaps.append(f"{name}: {figure.reason}")
-        else:
-            known.append(figure.value)
-    if gaps and len(values) > 1:
-        mean = replace(mean, reason=gaps[0])
-    sd = stdev(known) if len(known) == len(values) > 1 else None
-    return {"mean": mean, "sd": sd, "values": values}
+            mean = replace(mean, reason=f"{name}: {figure.reason}")
+            return {"mean": mean, "sd": None, "values": values}
+    return {"mean": mean, "sd": stdev(values), "values": values}
 
 
 def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps
-from automedeval.stats.bootstrap import Estimate, holm, in_clusters
+from automedeval.stats.bootstrap import Estimate, adjust_p, in_clusters
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
@@ -133,9 +133,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         figures = _figures(cases, row, gap[new], old, new, counts)
         record["models"][name] = {"cases": [case.id for case in worse], **figures}
         record["questions"] |= {case.id: _first_words(case) for case in worse}
-    tested = [figures for figures in record["models"].values() if figures["p"] is not None]
-    for figures, adjusted in zip(tested, holm([figures["p"] for figures in tested])):
-        figures["p_adjusted"] = adjusted
+    adjust_p(record["models"].values())
     return record, Changed(baseline, gap, marks)
 
 

@@ -12,7 +12,7 @@ from automedeval.meta_evaluation.report.changes import in_common
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable, rows_of
 from automedeval.records import JsonObject, RecordError
-from automedeval.stats.bootstrap import in_clusters, is_known
+from automedeval.stats.bootstrap import in_clusters
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
 MOST_INVALID = 0.1  # share of cases without a valid verdict on both candidates with which the gate still decides
@@ -53,10 +53,9 @@ def compare_two(
     sides = in_common(cases, new, old, "--fail_if_worse")
     differences = np.subtract(*row.ranking_values[sides])
     independent = in_clusters(differences, cases.cluster_of[sides[0]])
-    both, scored = len(differences), int(is_known(differences).sum())
-    invalid = both - scored
     lowest, highest = row.judge.scale
-    result = replace(gate(independent, by, float(highest - lowest)), cases=scored)
+    result = gate(independent, by, float(highest - lowest))
+    both, invalid = len(differences), int(np.isnan(differences).sum())
     notes = [*notes, *cases.note_on_clusters]
     if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
@@ -82,6 +81,7 @@ def compare_two(
         "scores": "whole" if row.expected is None else "expected",
         "result": RESULTS[result.status],
         **asdict(result),
+        "cases": both - invalid,
         "invalid": invalid,
         "notes": notes,
     }

@@ -231,7 +231,7 @@ def further(result: JsonObject, main: MainJudge) -> list[str]:
         ceiling=result.get("people", {}).get("ceiling"),
         rivals=[name for name in others if "outcome" in credit_of(result, name)],
         figures=figures,
-        worth=[estimate["worth"] for estimate in estimates if estimate["worth"]],
+        worth=[each["worth"] / each["rated"] for each in estimates if each["worth"]],
     )
 
 

@@ -5,7 +5,7 @@ A record that does not fit the cases is an error with file and line. What is lef
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -27,7 +27,7 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
-from automedeval.records.tables.ratings import placed_ratings
+from automedeval.records.tables.ratings import MOST_OFF, placed_ratings
 from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
@@ -172,16 +172,27 @@ def read_ratings(
     worse: Collection[str] = (),
     scale: tuple[float, float] | None = None,
 ) -> People:
-    """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`."""
+    """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`.
+
+    The scores on a criterion in `worse` are turned round on the scale of all ratings: the judge's, or, where it is not known or
+    more than `MOST_OFF` are off it, from the lowest to the highest that was given.
+    """
     placed, notes = placed_ratings(path, cases.records, better, worse, scale)
     people = gather_ratings(placed, cases, path, raters)
     ways = []
     if rest := [name for name in people.criteria if name not in worse]:
         ways.append(f"better on {', '.join(rest)}")
     if turned := [name for name in people.criteria if name in worse]:
-        ways.append(f"worse on {', '.join(turned)}, whose scores are turned round")
+        given = people.ratings[is_known(people.ratings)]
+        low, high = scale or (np.inf, -np.inf)
+        if np.mean((given < low) | (high < given)) > MOST_OFF:
+            low, high = given.min(), given.max()
+        is_worse = np.isin(people.criteria, turned)
+        people.ratings[is_worse] = low + high - people.ratings[is_worse]
+        between = f"turned round between {low:g} and {high:g}"
+        ways.append(f"worse on {', '.join(turned)}, whose scores are {between}")
     people.notes += [*notes, f"ratings: a higher number is {'; '.join(ways)}"]
-    return people
+    return replace(people)  # without what was computed of the scores as they were given
 
 
 def gather_ratings(

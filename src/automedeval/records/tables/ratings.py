@@ -7,7 +7,6 @@ programs write where there is no value, is missing: it is counted and left out.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, product, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,7 +67,7 @@ def placed_ratings(
         path: JSON Lines, a JSON array, CSV, a spreadsheet or parquet.
         cases: those that are rated. They name the case of a question, and the model where a case has one response.
         better: criteria of a rubric, on which a higher number is better.
-        worse: criteria on which it is worse: their scores are turned round, and all others count as better. "none" names none.
+        worse: criteria on which it is worse, and all others count as better. "none" names none.
         scale: the judge's: ratings off it are noted, unless so many are that people rated on another one.
 
     Raises:
@@ -97,7 +96,7 @@ def placed_ratings(
     words = Counter(map(plain, scores))
     if alike := [name for name in scores if words[plain(name)] > 1]:
         notes.append(f"counted as different criteria: {', '.join(alike)}")
-    ratings = _settled(ratings, scores, worse)
+    _check_codes(ratings, scores)
     with errors_at(path):
         _check_criteria(ratings, better, worse)
     beside = filled_names([rating.extra for _, rating in ratings])
@@ -260,26 +259,17 @@ def is_better_by_name(criterion: str) -> bool:
     return not words or bool({name, "_".join(words)} & CRITERIA)
 
 
-def _settled(
-    ratings: PlacedRatings, scores: Mapping[str, set[float]], worse: Collection[str]
-) -> PlacedRatings:
-    """Return ratings with the scores on some criteria turned round, between the lowest and the highest that were given.
+def _check_codes(ratings: PlacedRatings, scores: Mapping[str, set[float]]) -> None:
+    """Raise RecordError for a number that surveys write where there is no score, if all others are from 0 to 10.
 
-    `scores` are those on each criterion. RecordError for a number that surveys write where there is no score, if all others
-    are from 0 to 10.
+    `scores` are those on each criterion.
     """
-    settled = []
     for place, rating in ratings:
-        given = scores[rating.criterion]
-        others = given - CODES
+        others = scores[rating.criterion] - CODES
         if rating.score in CODES and others and min(others) >= 0 and max(others) <= 10:
             raise RecordError(
                 f"{place}: the score {rating.score:g} looks like a code for none: leave it blank"
             )
-        if rating.criterion in worse:
-            rating = replace(rating, score=min(given) + max(given) - rating.score)
-        settled.append((place, rating))
-    return settled
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
