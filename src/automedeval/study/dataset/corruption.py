@@ -28,18 +28,18 @@ def corrupt(verdicts: Iterable[Verdict], cases: Mapping[str, Case], seed: int) -
     kinds = rng.sample(list(KINDS), len(KINDS))
     in_turn = rng.sample(range(len(readable)), len(readable))
     corrupted = {}
-    for turn, at in enumerate(in_turn):
+    for at in in_turn:
         verdict = readable[at]
         good = _Original(verdict, cases[verdict.case_id], readable)
         name = f"{verdict.case_id}/{verdict.judge}/{verdict.order}/{verdict.run}"
-        first = turn % len(kinds)
-        for kind in kinds[first:] + kinds[:first]:
+        for kind in kinds:
             # One generator per verdict and kind, so that a fault does not depend on other verdicts.
             change = KINDS[kind](good, random.Random(f"{seed}/{kind}/{name}"))
             faulty = replace(verdict, **change)
             if (faulty.rationale, faulty.scores) != (verdict.rationale, verdict.scores):
                 corrupted[at] = replace(faulty, extra=verdict.extra | {"corruption": kind})
                 break
+        kinds = [*kinds[1:], kinds[0]]
     return [corrupted[at] for at in sorted(corrupted)]
 
 
