@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_name, note_commit
@@ -81,18 +82,27 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
         if not (folder / "config.json").exists():
             raise RecordError(f"{model} is a folder without a config.json: not a checkpoint")
         return folder
-    name, revision = hub_name(model)
+    name, _ = hub_name(model)
     if name.count("/") > 1 or name.startswith((".", "/", "~", "models/")):
         raise RecordError(f"no checkpoint at {model} or in {user_models()}")
-    from huggingface_hub import snapshot_download
-
     # Other programs write "openai/" in front of a name.
     own = model[7:] if model[:7].casefold() in ("openai/", "openai:") else model
     # The Hub has next to no checkpoint without an owner, and endpoints name their models so.
     hint = "" if "/" in own else f"did you mean openai:{own}, a model at an endpoint? "
-    with foreign_errors_at(f"{hint}no folder {model!r}, and no download from the Hub"):
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, weights]))
-    note_commit(model, folder.name)
+    return from_hub(model, hint, allow_patterns=[*FILES, weights])
+
+
+def from_hub(name: str, hint: str = "", **options: Any) -> Path:
+    """Return the cached copy of ORG/NAME or ORG/NAME@REVISION; RecordError, which begins with the hint, if there is none.
+
+    `options` are those of `snapshot_download`.
+    """
+    from huggingface_hub import snapshot_download  # slow to import, and most folders are here
+
+    repo, revision = hub_name(name)
+    with foreign_errors_at(f"{hint}no folder {name!r}, and no download from the Hub"):
+        folder = Path(snapshot_download(repo, revision=revision, **options))
+    note_commit(name, folder.name)
     return folder
 
 

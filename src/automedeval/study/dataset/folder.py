@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
+from automedeval.models.checkpoints import from_hub
 from automedeval.models.tokenization import PromptEncoder, row_lengths
 from automedeval.records import (
     REFERENCE,
@@ -27,7 +28,7 @@ from automedeval.records import (
     foreign_errors_at,
     read_json,
 )
-from automedeval.records.hub_names import HUB_ID, hub_name, note_commit
+from automedeval.records.hub_names import HUB_ID
 from automedeval.records.journal import lock, write_json, write_whole
 from automedeval.records.templates import environment
 from automedeval.records.types import take
@@ -103,20 +104,8 @@ def dataset_folder(dataset: str) -> Path:
     """
     if Path(dataset).exists() or not HUB_ID.fullmatch(dataset.partition("@")[0]):
         return Path(dataset)
-    from huggingface_hub import snapshot_download  # takes its time, and most data sets are folders
-
-    name, revision = hub_name(dataset)
-    with foreign_errors_at(f"no folder {dataset!r}, and no download from the Hub"):
-        place = snapshot_download(
-            name,
-            repo_type="dataset",
-            revision=revision,
-            allow_patterns=[STATISTICS, "*.parquet"],
-            ignore_patterns="*/*",
-        )
-    folder = Path(place)
-    note_commit(dataset, folder.name)
-    return folder
+    needed = [STATISTICS, "*.parquet"]
+    return from_hub(dataset, repo_type="dataset", allow_patterns=needed, ignore_patterns="*/*")
 
 
 def read_statistics(place: str | Path) -> JsonObject:
