@@ -81,10 +81,8 @@ def prediction_powered(
     is_rated, valid = is_known(people), is_known(judge)
     y, n = people[is_rated], len(people)
     clusters = np.arange(n) if clusters is None else clusters
-    part = is_rated.astype(int)  # 0: unrated, 1: rated
-    rated, k = len(y), np.array([len(np.unique(clusters[part == which])) for which in (0, 1)])
-    independent = int(k[1])
-    classical = mean_over_cases(people, clusters, bounds)
+    rated, classical = len(y), mean_over_cases(people, clusters, bounds)
+    independent = classical.cases
     result: Tree = {
         "classical": classical,
         "naive": mean_over_cases(judge, clusters, bounds),
@@ -106,6 +104,8 @@ def prediction_powered(
     trust = float(gamma.mean())
     corrected = y - gamma * g[is_rated]
     value = float(corrected.mean())
+    part = is_rated.astype(int)
+    k = np.array([len(np.unique(clusters[~is_rated])), independent])  # by part
     terms = trust * (g - means_at(g, part, 2)[part]) / n
     terms[is_rated] += (corrected - value) / rated
     sums = np.bincount(clusters, terms * np.sqrt(k / np.maximum(1, k - 1))[part])

@@ -34,8 +34,8 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
         figures = models[name] = dict[str, JsonObject]()
         if row.best is not None:
             of_model = cases.model_of == number
-            given = people.scores[of_model], row.best[of_model]
-            figures["mean"] = _figure(*given, cases.cluster_of[of_model], on_scale)
+            clusters, best = cases.cluster_of[of_model], row.best[of_model]
+            figures["mean"] = _figure(people.scores[of_model], best, clusters, on_scale)
         sides = in_common(cases, name, baseline, "--baseline")
         if name == baseline or len(sides.T) < 2:
             continue
