@@ -38,6 +38,7 @@ from automedeval.metrics.embedding import pieces
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Case, Response
 from automedeval.records.tables.cases import read_cases
+from automedeval.rubrics.rationale import permute
 from automedeval.stats.agreement import Panel
 
 pytestmark = needs_encoder
@@ -189,8 +190,9 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
     bots = SAMPLE / "two_bots.jsonl"
     for verdict in judged(tmp_path, PACKAGED, bots, limit=12):
         assert verdict["composed"]
-        steps = re.findall(r"^Step (\d):", verdict["rationale"], re.M)
-        assert steps == ["1", "2", "3"]
+        turned = permute(verdict["rationale"], (1, 0))
+        steps = re.findall(r"^Step \d: .*?: (“|Doctor \d)", turned, re.M)
+        assert steps == ["“", "Doctor 2", "Doctor 2"]
         assert "bot-" not in verdict["rationale"]  # physicians are shown it
     options = {"verdicts": tmp_path / "out", "cases": bots, "output": tmp_path / "report"}
     done = succeeded(run_recipe("report", **options))

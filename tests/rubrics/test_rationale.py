@@ -24,9 +24,7 @@ def doctors_named(text: str) -> list[int]:
 
 
 def written(form: str, texts: dict[int, str]) -> str:
-    steps = []
-    for doctor, text in texts.items():
-        steps.append(form.format(step=doctor + 1, doctor=doctor, text=text))
+    steps = (form.format(step=at + 1, doctor=at, text=text) for at, text in texts.items())
     return FORMS[form].join(steps)
 
 
@@ -50,12 +48,9 @@ def test_doctors_are_named(text, doctors):
 @pytest.mark.parametrize("slots", [*permutations(range(3))])
 def test_every_form_is_permuted(form, slots):
     texts = ("One.", "Two.", "Three.")
-    before, after = {}, {}
-    for number, slot in enumerate(slots):
-        before[number + 1] = texts[number]
-        after[number + 1] = texts[slot]
-    turned = permute(written(form, before), slots)
-    assert turned == written(form, after)
+    before, after = texts, [texts[slot] for slot in slots]
+    turned = permute(written(form, dict(enumerate(before, 1))), slots)
+    assert turned == written(form, dict(enumerate(after, 1)))
 
 
 def in_german(text: str) -> str:

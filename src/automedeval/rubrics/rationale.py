@@ -14,6 +14,8 @@ from typing import NamedTuple
 from automedeval.records.patterns import all_filled
 
 DOCTOR = "Doctor"
+# The small judge's rationale: a template quotes the question, on one line, and then tells of all doctors in each step.
+COMPOSED, ON_ALL = "Composed by a template.\n", "\nStep 2: "
 _HEADING = re.compile(r"\A\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
 _CARDINALS = "one|two|three|four|five|six|seven|eight|nine|ten"
@@ -124,9 +126,10 @@ def split_steps(rationale: str) -> dict[int, str]:
 def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     """Return the rationale for another order of the doctors.
 
-    Steps move and are renumbered with their doctors, and "Doctor k" is renumbered everywhere. The inverse order gives the
-    original rationale. `slots` has for each new slot the former one, from 0: with (2, 0, 1), the former Doctor 3 becomes
-    Doctor 1, and the order `order` of a verdict `tuple(order[slot] for slot in slots)`. ValueError: `slots` is no permutation.
+    Steps move and are renumbered with their doctors, and "Doctor k" is renumbered everywhere; of the small judge's rationale no
+    step moves, and its quotation stays. The inverse order gives the original rationale. `slots` has for each new slot the
+    former one, from 0: with (2, 0, 1), the former Doctor 3 becomes Doctor 1, and the order `order` of a verdict
+    `tuple(order[slot] for slot in slots)`. ValueError: `slots` is no permutation.
     """
     if not slots or sorted(slots) != list(range(len(slots))):
         raise ValueError(f"not a permutation of slots: {slots}")
@@ -135,6 +138,9 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     def rename(text: str) -> str:
         return _rename(text, lambda number: number_of.get(number, number), word)
 
+    if rationale.startswith(COMPOSED):
+        asked, step, on_all = rationale.partition(ON_ALL)
+        return asked + step + rename(on_all)
     before, steps, shift = _read_steps(rationale, word)
     moving = [step for step in steps if step.doctor in number_of]
     # The step that is n-th by its new doctor takes the place of the n-th by its former one: sorted steps stay sorted, and the
@@ -172,13 +178,12 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
 
     def names(match: re.Match) -> str:
         last = match[0].split()[-1]
-        numerals = _ORDINALS.split("|")
-        if last.lower() not in numerals:
-            numerals = _CARDINALS.split("|")
-        if last.lower() not in numerals:
-            return _NUMBERS.sub(numbers, match[0])
-        new = name(numerals.index(last.lower()) + 1)
-        other = numerals[new - 1] if new <= len(numerals) else last
-        return match[0].removesuffix(last) + (other.capitalize() if last[0].isupper() else other)
+        for numerals in (_ORDINALS.split("|"), _CARDINALS.split("|")):
+            if last.lower() in numerals:
+                new = name(numerals.index(last.lower()) + 1)
+                other = numerals[new - 1] if new <= len(numerals) else last
+                other = other.capitalize() if last[0].isupper() else other
+                return match[0].removesuffix(last) + other
+        return _NUMBERS.sub(numbers, match[0])
 
     return _patterns(word).names.sub(names, text)
