@@ -1,5 +1,6 @@
 """What is read of a judge's verdicts, on verdicts few enough to count by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,7 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria():
     first = preference((0, 1), correctness=ash, harmfulness=birch, bias="neither")
     turned = preference((1, 0), correctness=birch, harmfulness=ash, bias="neither")
     reader = reader_of(1, [first, turned], PAIRWISE)
-    won = [6 * share for share in reader.judged.own]
-    assert won == pytest.approx([4, 2, 2, 4]), "harm is worse"
+    assert 6 * reader.judged.own == pytest.approx([4, 2, 2, 4]), "harm is worse"
     assert reader.unit == "share of criteria won"
     assert share_of(reader, ORDER, 1) == 1
     level = reader_of(1, [first, preference((1, 0))], PAIRWISE)
@@ -106,8 +106,10 @@ def trial_of(perturbation: Perturbation) -> Trial:
 @each_row("perturbation, scores, expected, first, shifts, hits, counted, lost")
 def test_outcomes_of_a_trial(perturbation, scores, expected, first, shifts, hits, counted, lost):
     """The case's own verdict is `BEFORE`; a change of both sides has scores of its first side, too."""
-    after = verdict(0, CLEAN.slots, scores, expected_scores=expected, valid=bool(scores))
-    before = BEFORE
+    after = verdict(
+        0, CLEAN.slots, scores, expected_scores=expected, valid=bool(scores or expected)
+    )
+    before = BEFORE if scores else replace(BEFORE, scores=None)
     if first:
         before = verdict(0, CLEAN.slots, first, expected_scores=first)
     trial = trial_of(perturbation_of(perturbation))
@@ -123,6 +125,8 @@ def values(order: tuple, *expected: float | None) -> Verdict:
 
 def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers():
     before = values((0, 1, 2), -2.0, -4.0, -3.0)
+    in_points = reader_of(1, [before])
+    assert (in_points.unit, in_points.judged.step) == ("points", 1.0), "its rubric has a scale"
     reader = reader_of(1, [before], rubric=None)
     answers = reader.answers([Request(CASE, (0, 1, 2))], [before])
     planner = Planner(RUBRIC, apart=True)
@@ -139,12 +143,6 @@ def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_ch
         after = values((0, 1), -2.0, -2.0 + apart * step, None)
         outcome = reader.compare(copied, before, after)
         assert outcome.hits == hits
-
-
-def test_a_judge_of_expected_scores_alone_is_read_in_points_where_its_rubric_has_a_scale():
-    reader = reader_of(1, [values((0, 1, 2), 2.0, 4.0, 3.0)])
-    assert reader.unit == "points"
-    assert reader.judged.step == 1.0
 
 
 @each_row("scores, indices")
@@ -181,9 +179,7 @@ def test_criteria_are_compared_and_unread_ones_counted_apart(met, hits, lost, ri
     reader, answers = criteria
     (planted,) = Planner(read_rubric("checklist")).plan(PLANTED, answers)
     outcome = reader.compare(planted, MET, says(*met))
-    assert outcome.hits == hits
-    assert outcome.lost == lost
-    assert outcome.asked == 3
+    assert [outcome.hits, outcome.lost, outcome.asked] == [hits, lost, 3]
     assert outcome.counted == 2 - lost
     assert list(outcome.shifts) == pytest.approx([rise])
 

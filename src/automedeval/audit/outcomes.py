@@ -15,6 +15,7 @@ from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.audit.trials import Trial, ValuedAnswer
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.verdicts.table import (
+    BAND,
     Values,
     VerdictTable,
     expected_values,
@@ -27,6 +28,7 @@ from automedeval.stats.bootstrap import (
     case_sums,
     divide,
     is_known,
+    only,
     ratio,
     sums_at,
     undefined,
@@ -105,22 +107,22 @@ class ScoreReader:
         if not (best and own and is_read and trial.target in (None, *best.before)):
             return Outcome(trial, case, lost=1)
         if should == "stay":
-            shift = float(in_steps(_distance(trial, best), judged.step))
-            is_whole = before.scores is not None or bool(before.choices)
-            same = _distance(trial, own) <= SAME if is_whole else shift <= ALIKE
+            distance = _distance(trial, best)
+            shift = float(in_steps(distance, judged.step))
+            same = shift <= ALIKE
+            if before.scores is not None or before.choices:
+                same = _distance(trial, own) <= SAME
+            elif trial.perturbation.edits and judged.scale:  # other words, as where pairs are won
+                same = not judged.relation_of(distance, BAND)
             return Outcome(trial, case, [shift], int(not same), 1)
-        shifts = self._shifts(trial, best)
+        compared = sorted(best.before) if trial.target is None else [trial.target]
+        gaps = [best.after[index] - best.before[index] for index in compared]
+        shifts = in_steps(gaps, judged.step).tolist()  # by how many steps each of them rose
         if should == "keep the order":
             return Outcome(trial, case, shifts, *self._turned(trial, own))
         way = -1 if should == "fall" else 1
         moved = [shift for shift in shifts if way * shift >= LEAST]
         return Outcome(trial, case, shifts, len(moved), len(shifts))
-
-    def _shifts(self, trial: Trial, sides: Sides) -> list[float]:
-        """Return by how many steps the changed response rose, or each where all are compared."""
-        compared = sorted(sides.before) if trial.target is None else [trial.target]
-        gaps = [sides.after[index] - sides.before[index] for index in compared]
-        return in_steps(gaps, self.judged.step).tolist()
 
     def _turned(self, trial: Trial, sides: Sides) -> tuple[int, int]:
         """Return how many pairs a change turns round, of how many that have the changed response."""
@@ -207,7 +209,7 @@ def _slot_effects(judge: VerdictTable) -> ndarray:
     apart[panel.sizes[panel.group] < 2] = np.nan
     effects = []
     for slot in range(judge.slot[is_known(apart)].max(initial=-1) + 1):
-        of_slot = np.where(judge.slot == slot, apart, np.nan)
+        of_slot = only(apart, judge.slot == slot)
         effects.append(sums_at(of_slot, panel.case, panel.cases))
     return np.array(effects)
 

@@ -162,7 +162,8 @@ class Perturbation:
       asks; other answer: the one that is put last becomes a copy of the best one, edited if there
       is an edit; order: in which answers are shown; nothing: the same case again
     - should: not rise (share: the score rises by half a step or more), fall (it falls by as much),
-      stay (it is not the same), keep the order (another answer of a pair is the better one); of the
+      stay (it is not the same; of expected scores, where there are edits: by more than a quarter of
+      a point), keep the order (another answer of a pair is the better one); of the
       unchanged cases: be read (a verdict has scores), differ (a criterion is met)
     - most, least: limits of this share, which the judge keeps to pass; without a limit it is shown
     - shift: the most that the score may move by in the mean, in steps; of several kinds, only where
