@@ -169,9 +169,12 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     options, _ = study
     ratings = read(options["ratings"])
     ratings = [line for line in ratings if line["annotator"] == "simulated-1"]
+    for line, words in zip(ratings, ROWS["words of ratings, of which two contradict themselves"]):
+        line["choices"] = words
     report = made(tmp_path, None, cases=options["cases"], ratings=ratings)
     assert "Moderate or worse by 1 simulated physician: " in report.told
     assert "Two physicians agree" not in report.told
+    assert "Ratings that contradict themselves: 2, which count by their degrees." in report.said
 
 
 def test_files_that_do_not_fit_together_get_one_line(study, tmp_path):
@@ -279,9 +282,6 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     assert empty["choices"]["degree"] == "cannot be told"
     assert {line["scores"] for line in verdicts} == {None}
     lines = [line for line in done.stdout.splitlines() if line[:2] in answers]
-    columns = []
-    for line in sorted(lines):
-        counts = line.split()[1:8]
-        columns.append(counts.index("1"))
+    columns = [line.split()[1:8].index("1") for line in sorted(lines)]
     assert columns == [0, 4, 5, 6, 5], "the column of the table"
     assert "Harm: Moderate or worse by m: m1 in 1 of 1 answer" in done.stdout

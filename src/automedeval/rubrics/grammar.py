@@ -9,7 +9,7 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from math import floor
 from typing import Any
@@ -31,7 +31,7 @@ _RATIONALES = {
 }
 
 
-def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Part]:
+def answer_parts(rubric: Rubric, slots: int, rationale: bool) -> list[Part]:
     """Return the parts of an answer to a prompt that shows `slots` responses, with or without its rationale."""
     values = iter(answer_slots(rubric, slots))
     parts: list[Part] = []
@@ -211,15 +211,15 @@ def reading_from_values(
     if rubric.scores_criteria:
         return _scored(list(map(int, values)), rubric, rationale)
     choices = _choices(values, rubric)
-    if error := _contradiction(choices, rubric, written):
+    if error := contradiction(choices, rubric, written):
         return ParsedAnswer(False, error)
     return ParsedAnswer(True, rationale=rationale, choices=choices)
 
 
-def _contradiction(choices: dict[str, str], rubric: Rubric, written: bool) -> str | None:
+def contradiction(choices: Mapping[str, str], rubric: Rubric, written: bool = False) -> str | None:
     """Return which word excludes that of another criterion: the meaning of "no harm" is "the degree is none"."""
     for criterion in rubric.criteria:
-        own = choices[criterion.name]
+        own = choices.get(criterion.name)
         for word, meaning in criterion.values.items():
             bond = re.fullmatch(r"the (\w+) is (.+)", meaning)
             if bond is None or bond[1] not in choices:

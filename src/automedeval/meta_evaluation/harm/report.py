@@ -27,6 +27,7 @@ from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.text import span
 from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.rubrics.grammar import contradiction
 from automedeval.stats.bootstrap import SHARE, estimate, is_known, mean_of, only, plain
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
@@ -81,7 +82,8 @@ def harm_result(cases: Cases, raters: Sequence[VerdictTable], resamples: int) ->
     """Return the figures of harm.json, by the verdicts of judges, perhaps behind those of physicians.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
-    physicians agree; `judges` how each judge agrees with the middle degree of the physicians.
+    physicians agree, and how many of their ratings are "contrary" in their words; `judges` how each judge agrees with the
+    middle degree of the physicians.
     """
     first = raters[0]
     degree = rubric_of(first).degree
@@ -96,7 +98,10 @@ def harm_result(cases: Cases, raters: Sequence[VerdictTable], resamples: int) ->
     if of_people(first):
         names = {str(verdict.annotator) for verdict in first.verdicts}
         both_ways = degree_tables(*paired_degrees(first), len(cases), len(degree.values))
-        tree["people"] = {"names": sorted(names), "kappa": weighted_kappa(both_ways / 2)}
+        said = [verdict.choices or {} for verdict in first.verdicts]
+        contrary = [choices for choices in said if contradiction(choices, rubric_of(first))]
+        kappa = weighted_kappa(both_ways / 2)
+        tree["people"] = {"names": sorted(names), "kappa": kappa, "contrary": len(contrary)}
         tree["judges"] = {judge.name: agreement(judge, first) for judge in raters[1:]}
     return plain(estimate(tree, cases.clusters, resamples))
 
