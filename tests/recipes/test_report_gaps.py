@@ -53,10 +53,8 @@ def liked(cases: list[dict]) -> list[dict]:
 
 def choices_of_a(cases: list[dict]) -> list[dict]:
     """Return a judge's choices of a, in the pairs ab and ac of each case alone."""
-    verdicts = []
-    for case, second in product(cases, (1, 2)):
-        verdicts.append(pair_verdict(case, 0, second, "P", correctness="a"))
-    return verdicts
+    pairs = product(cases, (1, 2))
+    return [pair_verdict(case, 0, second, "P", correctness="a") for case, second in pairs]
 
 
 def alike(cases: list[dict], scores: list, **more) -> list[dict]:
@@ -251,8 +249,7 @@ def test_what_another_batch_moves_is_no_difference(scores, tmp_path):
     assert "b is not clearly different from a: mean" in report.told
     assert "a and b are level: more cases would hardly tell their pairs won apart." in report.told
     (pair,) = report.result["models"]["echo"]["pairs"]
-    assert pair["win"]["value"] == 0
-    assert pair["tie"]["value"] == 1
+    assert [pair[name]["value"] for name in ("win", "tie")] == [0, 1]
 
 
 @each_row("kind, gaps, counts, share")
@@ -271,7 +268,7 @@ def test_expected_scores_close_to_each_other_are_equal_and_whole_ones_never(
     assert (is_level is None) == (counts[2] < len(gaps))
     models = result["models"]["echo"]["models"]
     assert models["a"]["win_rate"]["value"] == pytest.approx(share)
-    said = "scores at most 0.25 apart are equal"
+    said = "scores at most 0.25 apart are equal."
     assert report.page.count(said) == (kind == "expected_scores")
 
 
@@ -302,8 +299,7 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     for case in cases[1:]:
         for criterion, of_models in scores.items():
             for model, score in zip("ab", of_models):
-                about = {"case_id": case["id"], "model": model, "annotator": "x"}
-                ratings.append(about | {"criterion": criterion, "score": score})
+                ratings.append(rating(case["id"], model, score, criterion=criterion))
     ratings[-1]["score"] = last
     report = made(tmp_path, alike(cases[:6], (3, 3)), cases=cases, ratings=ratings)
     assert ("has the worst rating by people" in report.told) is bool(said)
@@ -315,15 +311,16 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     assert f"People's scores are from {min(given)} to {max(given)}. Lines" in report.text
     for mean in np.mean(list(scores.values()), axis=0):
         assert f"by people {mean:.2f} in 5 cases" in report.text
+    assert ("People's means hold ratings off" in report.said) is (last in (0, 50))
+    assert "are equal (but not beside ratings of people)." in report.text
 
 
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
     cases = named()
     verdicts = []
-    for case in cases:
-        verdicts.append(pair_verdict(case, 0, 1, "P", correctness="a"))
-        verdicts.append(pair_verdict(case, 0, 2, "P", correctness="c"))
+    for case, (second, winner) in product(cases, enumerate("ac", 1)):
+        verdicts.append(pair_verdict(case, 0, second, "P", correctness=winner))
     said = made(tmp_path, verdicts, cases=cases, baseline="a").said
     lower = "b scores lower than a. It is worse in 12 of 12 cases and better in 0."
     assert said.startswith(f"{lower} c scores higher than a")
@@ -371,9 +368,8 @@ def chosen(case: dict, pair: str, criterion: str, choice: str) -> dict:
 def test_a_choice_about_pairs_that_were_not_asked_about_is_no_error(tmp_path):
     cases = named(count=6)
     verdicts = choices_of_a(cases)
-    choices = []
-    for case, pair in product(cases, ("ab", "ac", "bc")):
-        choices.append(chosen(case, pair, "correctness", pair[0]))
+    pairs = product(cases, ("ab", "ac", "bc"))
+    choices = [chosen(case, pair, "correctness", pair[0]) for case, pair in pairs]
     result = made(tmp_path, verdicts, cases=cases, ratings=choices).result
     found = result["choices"]["P"]["correctness"]
     assert found["accuracy"]["value"] == 1.0
@@ -382,18 +378,15 @@ def test_a_choice_about_pairs_that_were_not_asked_about_is_no_error(tmp_path):
 
 def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
     cases = named(count=6)
-    choices = []
-    for case in cases:
-        choices.append(chosen(case, "ab", "harm", "b"))
-        choices.append(chosen(case, "ab", "harmfulness", "b"))
-        choices.append(chosen(case, "ab", "accuracy", "a"))
+    said = (("harm", "b"), ("harmfulness", "b"), ("accuracy", "a"))
+    choices = [chosen(case, "ab", *each) for case, each in product(cases, said)]
     report = made(tmp_path, alike(cases, [5, 2, 2]), cases=cases, ratings=choices)
-    found = report.result["choices"]["echo"]
     assert "echo makes the choice of most people in 100 % of 6 pairs on " in report.told
+    assert report.result["next_steps"][0].startswith("Audit the judge")
+    found = report.result["choices"]["echo"].items()
+    right = {name: each["accuracy"]["value"] for name, each in found}
     # The polarity of harmfulness is that of a packaged rubric.
-    assert found.keys() == {"harmfulness", "accuracy"}
-    assert found["harmfulness"]["accuracy"]["value"] == 1
-    assert found["accuracy"]["accuracy"]["value"] == 1
+    assert right == {"harmfulness": 1, "accuracy": 1}
 
 
 def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):

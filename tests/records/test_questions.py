@@ -37,7 +37,7 @@ def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     assert (differ in said) == (len(question) > 1)
     rows = [[ASKED, "v1", "ann", 1], [ASKED, "v2", "ann", 2]]
     ratings = write_csv(tmp_path / "ratings.csv", ("question", "model", "rater", "score"), rows)
-    placed, _ = placed_ratings(ratings, read_cases(tmp_path / "out/cases.jsonl"))
+    placed, *_ = placed_ratings(ratings, read_cases(tmp_path / "out/cases.jsonl"))
     assert [rating.case_id for _, rating in placed] == ["one", "one"]
 
 

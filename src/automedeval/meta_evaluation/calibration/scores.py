@@ -198,7 +198,7 @@ def calibrate(
     """
     placed = judge_verdicts(verdicts, judge)
     cases = [_case_of(verdict) for _, verdict in placed]
-    ratings_read, _ = placed_ratings(ratings, cases, rubric.better)
+    ratings_read, *_ = placed_ratings(ratings, cases, rubric.better)
     learnt_from = {rating.case_id for _, rating in ratings_read}
     rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
     files = f"{', '.join(verdicts)}, {ratings}"

@@ -137,9 +137,10 @@ def make_report(
     if of_harm:
         result["harm"] = of_harm
     audited = "audit" in result["judges"][main.name]
-    has_ratings = people is not None or main.judge.on_criteria
-    result["next_steps"] = next_steps(main.judge, has_ratings, audited)
+    is_rated = not {"people", "choices", "criteria"}.isdisjoint(result)
+    result["next_steps"] = next_steps(main.judge, is_rated, audited)
     result["notes"] = notes
+    result["doubt"] = people.doubt if people else ""
     result["settings"] |= settings
     changed = None
     if args.baseline is not None:
@@ -148,8 +149,7 @@ def make_report(
     scale = main.judge.scale
     result["lowest_rated"] = lowest_rated(cases, people, main, notes)
     result["topics"] = means_by_topic(cases, main.best, scale)
-    wants_ratings = not versions and {"people", "choices", "criteria"}.isdisjoint(result)
-    study, commands = _rating_study(args, cases, options) if wants_ratings else ({}, [])
+    study, commands = ({}, []) if versions or is_rated else _rating_study(args, cases, options)
     name = Path(cases.source).stem
     if versions or name == "cases":  # a run's own file is always called so
         name = ", ".join(cases.models[:3])

@@ -32,7 +32,7 @@ from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import divide, is_known, mean_along, only
+from automedeval.stats.bootstrap import Bounds, divide, is_known, mean_along, only
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -43,6 +43,8 @@ KINDS = {
     VerdictRating: {"case_id", "judge", "score"},
 }
 
+# The number of a response → (annotator, comment) of its ratings.
+Comments = dict[int, list[tuple[str, str]]]
 # What raters are taken as where nobody says it → why, and what is done.
 TAKEN_AS = {
     "crossed": "all of them rated all that was rated",
@@ -82,9 +84,9 @@ class People:
     ratings: ndarray  # float [criteria, responses, annotators], NaN for none
     # "crossed": persons who rated all; "partly crossed": not all rated all; "anonymous": a name is a position only.
     raters: str = "crossed"
-    # The number of a response → (annotator, comment) of its ratings.
-    comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    comments: Comments = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    doubt: str = ""  # what makes their means doubtful, a sentence
     # Why one annotator stands beside no other.
     alone: str = "one rater only: the agreement between people is not known"
 
@@ -170,15 +172,16 @@ def read_ratings(
     raters: str | None = None,
     better: Collection[str] = (),
     worse: Collection[str] = (),
-    scale: tuple[float, float] | None = None,
+    scale: Bounds = None,
 ) -> People:
     """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`.
 
     The scores on a criterion in `worse` are turned round on the scale of all ratings: the judge's, or, where it is not known or
     more than `MOST_OFF` are off it, from the lowest to the highest that was given.
     """
-    placed, notes = placed_ratings(path, cases.records, better, worse, scale)
+    placed, notes, doubt = placed_ratings(path, cases.records, better, worse, scale)
     people = gather_ratings(placed, cases, path, raters)
+    people.doubt = doubt
     ways = []
     if rest := [name for name in people.criteria if name not in worse]:
         ways.append(f"better on {', '.join(rest)}")
@@ -202,7 +205,7 @@ def gather_ratings(
     notes: list[str] = []
     placed = cases.known(placed, source, "rating of", notes)
     scores: dict[tuple[int, str, str], float] = {}
-    comments: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    comments: Comments = defaultdict(list)
     for place, rating in without_repeats(placed, attrgetter("model")):
         with errors_at(place):
             check_number(rating.score, "score")
@@ -278,7 +281,7 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]
 
 
 def read_verdict_ratings(
-    path: str, cases: Cases, verdicts: Iterable[Verdict] = ()
+    path: str, cases: Cases, verdicts: Iterable[Verdict]
 ) -> tuple[dict[str, list[VerdictRating]], list[str]]:
     """Read physicians' ratings of verdicts, by judge; and notes.
 

@@ -48,6 +48,7 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
+UNLIKE = 2.0  # times: the highest scores that were given on criteria of unlike scales
 MOST_OFF = 0.2  # of the ratings are off the judge's scale, or people rated on another scale
 COUNTED = (None, "submitted")  # states of an answer
 
@@ -60,8 +61,8 @@ def placed_ratings(
     better: Collection[str] = (),
     worse: Collection[str] = (),
     scale: tuple[float, float] | None = None,
-) -> tuple[PlacedRatings, list[str]]:
-    """Return ("file:line", rating) of every score in a file, and what was left out.
+) -> tuple[PlacedRatings, list[str], str]:
+    """Return ("file:line", rating) of every score in a file, what was left out, and what makes their means doubtful.
 
     Args:
         path: JSON Lines, a JSON array, CSV, a spreadsheet or parquet.
@@ -92,7 +93,8 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
-    notes = layout.notes + (_off_scale(ratings, *scale) if scale else [])
+    notes, doubt = layout.notes, _off_scale(ratings, *scale) if scale else ""
+    doubt = doubt or _unlike(scores)
     words = Counter(map(plain, scores))
     if alike := [name for name in scores if words[plain(name)] > 1]:
         notes.append(f"counted as different criteria: {', '.join(alike)}")
@@ -104,17 +106,26 @@ def placed_ratings(
     if unread:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
-    return ratings, [f"{path}: {note}" for note in notes]
+    return ratings, [f"{path}: {note}" for note in notes], doubt
 
 
-def _off_scale(ratings: PlacedRatings, low: float, high: float) -> list[str]:
-    """Return a note on the ratings off a scale; none if there are none, or more than `MOST_OFF`."""
+def _unlike(scores: Mapping[str, set[float]]) -> str:
+    """Say that criteria are on unlike scales: the highest score on one is `UNLIKE` times that on another; else ""."""
+    highest = {max(given): name for name, given in scores.items()}
+    if len(highest) < 2 or max(highest) < UNLIKE * min(highest):
+        return ""
+    ends = [f"{name} up to {score:g}" for score, name in sorted(highest.items())]
+    return f"People's criteria may be on unlike scales, and are averaged as they are: {ends[0]}, {ends[-1]}."
+
+
+def _off_scale(ratings: PlacedRatings, low: float, high: float) -> str:
+    """Say how many ratings are off a scale; "" if there are none, or more than `MOST_OFF`."""
     off = [(place, rating.score) for place, rating in ratings if not low <= rating.score <= high]
     if not 0 < len(off) <= MOST_OFF * len(ratings):
-        return []
+        return ""
     place, score = off[0]
     scale = f"the judge's scale of {low:g} to {high:g}"
-    return [f"ratings off {scale}: {len(off):,}, the first {score:g} at {Path(place).name}"]
+    return f"People's means hold ratings off {scale}: {len(off):,}, the first {score:g} at {Path(place).name}."
 
 
 class _Uncounted(str):
