@@ -14,7 +14,7 @@ import numpy as np
 from factories import read, read_json, write
 from programs import SAMPLE, flags, run_command, succeeded
 
-from automedeval.stats.bootstrap import Statistic
+from automedeval.stats.bootstrap import Statistic, estimate
 
 CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
 FAST = ("--resamples", 200, "--encoder", "none")
@@ -81,7 +81,8 @@ def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
 
 def value_of(statistic: Statistic, cases: int) -> float:
     """Return a figure without an interval; NaN if it is undefined."""
-    return float(statistic.of(statistic.sums(np.ones((1, cases))))[0])
+    value = estimate(statistic, cases, 1).value
+    return np.nan if value is None else value
 
 
 def case_of(name: str, question: str, answers: dict[str, str], **more: object) -> dict:

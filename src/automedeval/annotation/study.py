@@ -223,7 +223,10 @@ class _StudyReader(YamlFile):
                 asked = random.Random(f"{seed}:order").sample(asked, len(asked))
             for place, case_id in enumerate(asked):
                 needed = able if place < plan.overlap else plan.raters
-                items.append(_item(plan, case_id, verdicts, needed))
+                judges = _judges_on(case_id, plan, verdicts)
+                compared = judges if plan.kind == "prefer" else ()
+                key = "/".join((plan.kind, case_id, *compared))
+                items.append(Item(key, plan.kind, case_id, judges, needed))
         counts = {case.id: len(case.responses) for case in given.values()}
         files = (cases, counts, verdicts, disputes, annotators, plans)
         return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
@@ -359,9 +362,3 @@ def number_able(annotators: Iterable[Annotator], roles: Collection[str]) -> int:
 def _judges_on(case_id: str, plan: KindPlan, verdicts: Verdicts) -> tuple[str, ...]:
     """Return the judges of a plan that have a verdict on a case."""
     return tuple(judge for judge in plan.judges if (case_id, judge) in verdicts)
-
-
-def _item(plan: KindPlan, case_id: str, verdicts: Verdicts, needed: int) -> Item:
-    judges = _judges_on(case_id, plan, verdicts)
-    compared = judges if plan.kind == "prefer" else ()
-    return Item("/".join((plan.kind, case_id, *compared)), plan.kind, case_id, judges, needed)

@@ -81,7 +81,7 @@ class Field:
 
 
 def read_form(
-    fields: Sequence[Field], form: Mapping[str, Sequence[str]], draft: bool = False
+    fields: Sequence[Field], form: Mapping[str, Sequence[str]], draft: bool
 ) -> JsonObject:
     """Return the content of a form (name → texts) in the layout in which it is stored.
 

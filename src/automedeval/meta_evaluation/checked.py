@@ -95,18 +95,14 @@ def _with_answers(
 
 
 def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> list[JsonObject]:
-    """Return the answers with something to look at: the largest factor first."""
+    """Return the answers with something to look at, the largest factor first."""
     answers = []
     for response, answer in _with_answers(cases, checked):
         if response.differs:
             places = sorted(response.differs, key=itemgetter("start"))
             answer["text"] = marked(answer["text"], places)
             answers.append(answer | {"numbers": response.differs})
-    return sorted(answers, key=_largest_factor, reverse=True)
-
-
-def _largest_factor(answer: JsonObject) -> float:
-    return max(mark["factor"] for mark in answer["numbers"])
+    return sorted(answers, key=lambda answer: -answer["numbers"][0]["factor"])
 
 
 def places_in_words(answers: Sequence[JsonObject]) -> list[str]:

@@ -147,8 +147,8 @@ def discussion_messages(
     reference: str | None,
     verdicts: tuple[Any, Any],
     block: str,
-    turns: Sequence[Turn] = (),
-    may_ask: bool = False,
+    turns: Sequence[Turn],
+    may_ask: bool,
     **names: Any,
 ) -> Messages:
     """Render the messages that a partner of a discussion sees (paper, section 3.3 and Figure 3), with its `turns` so far.

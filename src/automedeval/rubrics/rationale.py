@@ -14,7 +14,7 @@ from typing import NamedTuple
 from automedeval.records.patterns import all_filled
 
 DOCTOR = "Doctor"
-# The small judge's rationale: a template quotes the question, on one line, and then tells of all doctors in each step.
+# The small judge's rationale quotes the question, on one line, and has each step on all doctors.
 COMPOSED, ON_ALL = "Composed by a template.\n", "\nStep 2: "
 _HEADING = re.compile(r"\A\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
@@ -126,9 +126,10 @@ def split_steps(rationale: str) -> dict[int, str]:
 def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     """Return the rationale for another order of the doctors.
 
-    Steps move and are renumbered with their doctors, and "Doctor k" is renumbered everywhere; of the small judge's rationale no
-    step moves, and its quotation stays. The inverse order gives the original rationale. `slots` has for each new slot the
-    former one, from 0: with (2, 0, 1), the former Doctor 3 becomes Doctor 1, and the order `order` of a verdict
+    Steps move and are renumbered with their doctors, and "Doctor k" is renumbered everywhere; of the
+    small judge's rationale no step moves, and its quotation stays. The inverse order gives the
+    original rationale. `slots` has for each new slot the former one, from 0: with (2, 0, 1), the
+    former Doctor 3 becomes Doctor 1, and the order `order` of a verdict
     `tuple(order[slot] for slot in slots)`. ValueError: `slots` is no permutation.
     """
     if not slots or sorted(slots) != list(range(len(slots))):

@@ -278,9 +278,9 @@ def _rubric_path(name: str | Path) -> tuple[Any, str]:
     raise RecordError(f"no rubric {text!r}: packaged are {known}; your own needs its .yaml path")
 
 
-def read_questions(path: str | Path | None = None) -> Questions:
-    """Read the questions about verdicts: the packaged "verdict" (the default) or "verification", or those of a YAML file."""
-    name, file = str(path or "verdict"), None
+def read_questions(name: str) -> Questions:
+    """Read the questions about verdicts: a packaged name, or those of a YAML file."""
+    file = None
     if name in PACKAGED_QUESTIONS:
         name = f"{name}.yaml"
         file = PACKAGED / "questions" / name

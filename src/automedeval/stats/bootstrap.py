@@ -44,10 +44,6 @@ class Statistic:
     corrected: Callable[..., "Estimate"] | None = None
     beside: tuple["Statistic", ...] = ()
 
-    def sums(self, counts: ndarray) -> ndarray:
-        """Return the sums [resamples, sums] under counts [resamples, cases]."""
-        return counts[:, self.cells] if self.columns is None else counts @ self.columns
-
     def estimate(self, value: float, draws: ndarray, clusters: ndarray) -> "Estimate":
         """Return the estimate of a value with draws [resamples], by the cluster of each case."""
         there: Any = self.cells if self.columns is None else self.columns.any(axis=1)
@@ -226,7 +222,7 @@ def bootstrap(
         sums = np.split(counts @ columns, edges, axis=1)
         return np.array(
             [
-                part.of(own if part.cells is None else part.sums(counts))
+                part.of(own if part.cells is None else counts[:, part.cells])
                 for part, own in zip(statistics, sums)
             ]
         )

@@ -252,9 +252,7 @@ def ranked(cases: Cases, relation: ndarray) -> JsonObject:
     return standing(plain(with_tests(table)))
 
 
-def means_by_topic(
-    cases: Cases, values: ndarray | None, scale: tuple[float, float] | None
-) -> list[JsonObject]:
+def means_by_topic(cases: Cases, values: ndarray | None, scale: Bounds) -> list[JsonObject]:
     """Return the mean score of each model in each topic, of scores [responses], in the cases with a score of every model.
 
     Returns:

@@ -84,10 +84,18 @@ def meta_evaluate(
     rows = rows_of(judges)
     rivals = [row for row in rows if row.judge.kind == "judge"]
     main = main or rivals[0]
+    rated = None if people is None else people.scores
+    marked = {case for (case, _), marks in differing(main.judge).items() if marks}
     tree: JsonObject = {
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(row) for row in rows},
-        "main_judge": _main_judge(cases, main, people),
+        "main_judge": {
+            "name": main.name,
+            "valid_rates": _valid_rates(main.judge),
+            "differing_cases": len(marked),
+            "band": main.band,
+            "shared": shared_means(cases, main.ranking_values, rated),
+        },
         "models": {row.name: compare_candidates(cases, row.wins, row.best) for row in rivals},
     }
     if people is not None:
@@ -110,19 +118,6 @@ def meta_evaluate(
     for record in result.get("preferences", []):
         adjust(list(record["criteria"].values()), "margin")
     return result
-
-
-def _main_judge(cases: Cases, main: Row, people: People | None) -> JsonObject:
-    """Return what is known of the main judge alone."""
-    rated = None if people is None else people.scores
-    marked = {case for (case, _), marks in differing(main.judge).items() if marks}
-    return {
-        "name": main.name,
-        "valid_rates": _valid_rates(main.judge),
-        "differing_cases": len(marked),
-        "band": main.band,
-        "shared": shared_means(cases, main.ranking_values, rated),
-    }
 
 
 def _add_people(
@@ -288,7 +283,7 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
     if criterion is None and not is_better_by_name(name):
         return None
     criterion = criterion or Criterion(name, "")
-    relation = judge.cases.panel.relations(judge.mixed)
+    relation = judge.cases.panel.relations(judge.whole_scores())
     if criterion.polarity == "worse":  # the better response is the less harmful one
         relation = -relation
     conditions = [np.isnan(relation), relation == 1, relation == -1]

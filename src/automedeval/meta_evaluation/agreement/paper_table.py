@@ -19,7 +19,7 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import JsonObject
-from automedeval.records.text import p_value, percent, span
+from automedeval.records.text import UNDEFINED, p_value, percent, span
 from automedeval.stats.agreement import CORRELATIONS
 from automedeval.stats.bootstrap import (
     SHARE,
@@ -211,8 +211,13 @@ def tests_in_words(row: JsonObject) -> dict[str, str]:
     """Return how a judge differs from the main one, by the labels of the columns."""
     line = {}
     for name, cell in row["cells"].items():
-        if "difference" in cell:
-            line[COLUMNS[name].label] = _test_in_words(cell, COLUMNS[name])
+        if "difference" not in cell:
+            continue
+        column, p, test = COLUMNS[name], cell["p_adjusted"], "no p-value"
+        if p is not None:
+            test = f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
+        difference = span(cell["difference"], column.digits, column.factor)
+        line[column.label] = "N/A" if difference == UNDEFINED else f"{difference}, {test}"
     return line
 
 
@@ -223,16 +228,6 @@ def _in_words(cell: JsonObject, column: Column) -> str:
     spread = "" if cell["sd"] is None else f" ± {column.factor * cell['sd']:.{column.digits}f}"
     value, space, interval = span(cell["mean"], column.digits, column.factor).partition(" ")
     return f"{value}{spread}{cell['mark']}{space}{interval}"
-
-
-def _test_in_words(cell: JsonObject, column: Column) -> str:
-    difference, p = cell["difference"], cell["p_adjusted"]
-    if difference["value"] is None:
-        return "N/A"
-    test = "no p-value"
-    if p is not None:
-        test = f"p {p_value(p)}" if p < 0.001 else f"p = {p_value(p)}"
-    return f"{span(difference, column.digits, column.factor)}, {test}"
 
 
 def gaps_in_words(table: JsonObject) -> dict[str, list[str]]:

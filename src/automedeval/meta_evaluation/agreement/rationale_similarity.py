@@ -19,15 +19,16 @@ from automedeval.stats.bootstrap import mean_of, only
 
 LABEL = "similarity to the teacher's rationale, not its quality"
 Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
+Texts = dict[Shown, list[tuple[int, str]]]  # rationales with their runs
 
 
-def rationales_of(judge: VerdictTable) -> tuple[dict[Shown, list[tuple[int, str]]], Counter]:
+def rationales_of(judge: VerdictTable) -> tuple[Texts, Counter]:
     """Return a judge's rationales with their runs by the responses that it was shown, and why its other verdicts have none.
 
     Every rationale is renamed to the order of the case: Doctor 1 is the same response in all of them. Answers A and B of a pair
     are not renamed; there only verdicts in the same order can be compared.
     """
-    texts: dict[Shown, list[tuple[int, str]]] = defaultdict(list)
+    texts: Texts = defaultdict(list)
     left_out: Counter = Counter()
     slot_word = judge.rubric.slot_word if judge.rubric else DOCTOR
     for case, verdict in zip(judge.case_of.tolist(), judge.verdicts):

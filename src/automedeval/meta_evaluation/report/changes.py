@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps
-from automedeval.stats.bootstrap import Estimate, adjust_p, in_clusters
+from automedeval.stats.bootstrap import Estimate, adjust_p, in_clusters, is_known
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
@@ -78,7 +78,7 @@ def lowest_rated(cases: Cases, people: People | None, row: Row, notes: list[str]
     low, high = scale
     is_lowest = np.zeros(cases.responses, bool)
     for criterion, ratings in zip(people.criteria, people.ratings):
-        known = ratings[~np.isnan(ratings)]
+        known = ratings[is_known(ratings)]
         if known.min() >= low and np.mean(known > high) <= MISTAKES:
             is_lowest |= np.any(ratings <= low, axis=1)
         else:
@@ -88,7 +88,7 @@ def lowest_rated(cases: Cases, people: People | None, row: Row, notes: list[str]
 
 def is_on_scale(row: Row, people: People) -> bool:
     """Return whether every rating is on the scale of a judge's scores."""
-    scale, ratings = row.judge.scale, people.scores[~np.isnan(people.scores)]
+    scale, ratings = row.judge.scale, people.scores[is_known(people.scores)]
     return scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
 
 
@@ -154,7 +154,7 @@ def _figures(
 ) -> JsonObject:
     """Return the figures of one model beside the baseline, from the gaps of its answers, and how many have each mark."""
     values, scale = row.ranking_values, row.judge.scale
-    better, worse, both = counts["won"], counts["lost"], ~np.isnan(gaps)
+    better, worse, both = counts["won"], counts["lost"], is_known(gaps)
     clusters = cases.cluster_of[new]
     most = float(scale[1] - scale[0]) if scale else np.inf
     difference = mean_over_cases(gaps, clusters, (-most, most))  # no interval exceeds the scale

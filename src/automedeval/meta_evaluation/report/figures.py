@@ -85,10 +85,14 @@ def figures_of(result: JsonObject) -> list[PageTable]:
     people, main = result.get("people", {}), result["main_judge"]["name"]
     tables_of = result["models"].items()
     models = {judge: table.get("models") or {"none": table} for judge, table in tables_of}
+    errors = {}
+    for judge, record in result["judges"].items():
+        counts = record["errors"].items()
+        errors[judge] = {error: {"verdicts": count} for error, count in counts}
     tables = [
         table_of(f"{TOPICS} {main}", result["topics"]),
         table_of(MEASURED, _judges(result), "judge"),
-        table_of("Invalid verdicts by their errors", _errors(result), "judge", "error"),
+        table_of("Invalid verdicts by their errors", errors, "judge", "error"),
         table_of(COMPARED, result.get("comparisons", [])),
         table_of("Agreement among the raters", people.get("reliability") or {}, "criterion"),
         table_of("Candidates by every judge", models, "judge", "model"),
@@ -127,15 +131,6 @@ def _judges(result: JsonObject) -> JsonObject:
 
 def _marked(judge: str, main: str) -> str:
     return f"{judge} (main judge)" if judge == main else judge
-
-
-def _errors(result: JsonObject) -> JsonObject:
-    """Return judge → error → how many verdicts are invalid by it."""
-    errors: JsonObject = {}
-    for judge, record in result["judges"].items():
-        counts = record.get("errors", {})
-        errors[judge] = {error: {"verdicts": count} for error, count in counts.items()}
-    return errors
 
 
 def _criteria(criteria: JsonObject) -> list[PageTable]:

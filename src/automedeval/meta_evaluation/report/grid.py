@@ -20,11 +20,13 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable
 from automedeval.records import JsonObject, digest, question_text
+from automedeval.stats.bootstrap import is_known, only
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
 NEWLY = {"differs": ("differs",), "empty": ("empty",), "failing": ("unread", "invalid")}
+Texts = dict[int, list[tuple[str, str]]]  # number of a case → texts with their titles
 CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what changed
 
 
@@ -94,8 +96,8 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     if people is not None:
         relation = row.people_relations(people)
         lost = np.nan_to_num(np.abs(people.gaps(*panel.pairs)) * np.abs(relation - row.relations))
-        is_rated = panel.per_case(~np.isnan(relation)) > 0
-        measures["people_disagree"] = np.where(is_rated, panel.per_case(lost), np.nan)
+        is_rated = panel.per_case(is_known(relation)) > 0
+        measures["people_disagree"] = only(panel.per_case(lost), is_rated)
     if row.expected is not None:
         measures["least_sure"] = -row.gaps
     return measures
@@ -106,7 +108,7 @@ def grid_of(
     judges: Sequence[VerdictTable],
     people: People | None,
     main: Row,
-    changed: Changed | None = None,
+    changed: Changed | None,
 ) -> JsonObject:
     """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
 
@@ -172,9 +174,9 @@ def grid_of(
     return {"grid": packed, "in_grid": len(rows)}
 
 
-def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str]]]:
-    """Return number of a case → every judge's first rationale, and the texts of invalid verdicts, with their titles."""
-    texts: dict[int, list[tuple[str, str]]] = defaultdict(list)
+def _rationales(judges: Sequence[VerdictTable]) -> Texts:
+    """Return every judge's first rationale, and the texts of invalid verdicts, with their titles."""
+    texts: Texts = defaultdict(list)
     for judge in judges:
         rationales: dict[int, tuple[str, str]] = {}
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
@@ -209,7 +211,7 @@ def _scores(judges: Sequence[VerdictTable]) -> dict[str, ndarray]:
     """Return the scores of every judge, and by criterion where it scores criteria by themselves: float [responses]."""
     scores = {}
     for judge in judges:
-        scores[judge.name] = judge.mixed
+        scores[judge.name] = judge.whole_scores()
         for name, by_criterion in judge.criterion_scores.items():
             scores[f"{judge.name}: {name}"] = by_criterion
     return scores

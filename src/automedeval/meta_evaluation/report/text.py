@@ -57,9 +57,7 @@ def real_judges(result: JsonObject) -> dict[str, dict]:
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
-def said_of(
-    result: JsonObject, scale: Scale, harm: Sequence[str] = (), commands: Sequence[str] = ()
-) -> Said:
+def said_of(result: JsonObject, scale: Scale, harm: Sequence[str], commands: Sequence[str]) -> Said:
     """Return what a page says: what to read first, the headline, the regressions by their cases, the facts, and the rest.
 
     Args:

@@ -22,6 +22,7 @@ from automedeval.records import (
 from automedeval.rubrics import Rubric, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES
 
+Author = tuple[str, ...]  # a judge and its rubric
 Tables = tuple[list[VerdictTable], list[str]]  # and notes
 
 
@@ -53,7 +54,7 @@ def read_verdicts(
     for named_path in paths:
         label, path = named_file(named_path)
         file = verdicts_file(path)
-        by_author: dict[tuple[str, ...], list[Verdict]] = defaultdict(list)
+        by_author: dict[Author, list[Verdict]] = defaultdict(list)
         placed = placed_verdicts([file], {case.id: case for case in cases.records})
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
@@ -74,10 +75,10 @@ def read_verdicts(
     return list(tables.values()), notes
 
 
-def _names(label: str, authors: Collection[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+def _names(label: str, authors: Collection[Author]) -> dict[Author, str]:
     """Return what each judge and rubric of a file is called: by the label, if there is one, and by what tells it apart."""
     rubrics_of = Counter(judge for judge, _ in authors)
-    names: dict[tuple[str, ...], str] = {}
+    names: dict[Author, str] = {}
     for judge, rubric in authors:
         name = label or judge
         if label and len(rubrics_of) > 1:

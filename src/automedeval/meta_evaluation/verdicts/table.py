@@ -39,7 +39,7 @@ from automedeval.stats.agreement import (
     most_frequent,
     relation_of,
 )
-from automedeval.stats.bootstrap import is_known, mean_along, means_at, only
+from automedeval.stats.bootstrap import Bounds, is_known, mean_along, means_at, only
 from automedeval.stats.checklist import checklist_score
 
 BAND = 0.25  # points: expected scores on a scale that are no further apart are equal where pairs are won
@@ -181,7 +181,7 @@ class VerdictTable:
         return _names(verdict.choices for verdict in self.valid)
 
     @cached_property
-    def scale(self) -> tuple[float, float] | None:
+    def scale(self) -> Bounds:
         """The rubric's scale, of criteria from the lowest score that is possible to 1; None where it is not known."""
         if not self.on_criteria:
             return self.rubric.scale if self.rubric else None
@@ -316,11 +316,6 @@ class VerdictTable:
         return self.scores if run is None else self.per_response(self.score, run)
 
     @cached_property
-    def mixed(self) -> ndarray:
-        """The scores; where the judge gives none, the expected scores: float [responses]."""
-        return self.whole_scores()
-
-    @cached_property
     def criterion_scores(self) -> dict[str, ndarray]:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
 
@@ -361,7 +356,7 @@ class VerdictTable:
         """The choices on every criterion: int [pairs] (see `choice`)."""
         return {criterion: self.choice(criterion) for criterion in self.criteria}
 
-    def choice_relations(self, criterion: str, run: int | None = None) -> ndarray:
+    def choice_relations(self, criterion: str, run: int | None) -> ndarray:
         """Return the relations by the choices of all runs, or of one: float [pairs], 1 where the first response is better."""
         is_worse = self.rubric is not None and criterion not in self.rubric.better
         way = -1.0 if is_worse else 1.0

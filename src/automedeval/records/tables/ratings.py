@@ -62,7 +62,7 @@ def placed_ratings(
     worse: Collection[str] = (),
     scale: tuple[float, float] | None = None,
 ) -> tuple[PlacedRatings, list[str], str]:
-    """Return ("file:line", rating) of every score in a file, what was left out, and what makes their means doubtful.
+    """Return ("file:line", rating) of every score, what was left out, and a doubt in their means.
 
     Args:
         path: JSON Lines, a JSON array, CSV, a spreadsheet or parquet.
@@ -110,7 +110,7 @@ def placed_ratings(
 
 
 def _unlike(scores: Mapping[str, set[float]]) -> str:
-    """Say that criteria are on unlike scales: the highest score on one is `UNLIKE` times that on another; else ""."""
+    """Say that the highest score on a criterion is `UNLIKE` times that on another; else ""."""
     highest = {max(given): name for name, given in scores.items()}
     if len(highest) < 2 or max(highest) < UNLIKE * min(highest):
         return ""
