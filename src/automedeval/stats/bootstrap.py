@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 from numpy import ndarray
 
-CHUNK = 64  # resamples whose counts are held at once
+CHUNK = 32  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
 SEED = 0  # of all resamples, so that a report made again has the same figures
@@ -164,9 +164,9 @@ def resample_counts(clusters: ndarray, resamples: int) -> Iterator[ndarray]:
     """Yield counts [up to CHUNK, cases]: how often each resample, of as many clusters as there are, contains each case's."""
     rng = np.random.default_rng(SEED)
     size = len(np.unique(clusters))
+    chunk = np.empty((CHUNK, len(clusters)), order="F")  # which the product reads by case
     for start in range(0, resamples, CHUNK):
-        rows = min(CHUNK, resamples - start)
-        counts = np.empty((rows, len(clusters)), order="F")  # which the product reads by case
+        counts = chunk[: resamples - start]
         for row in counts:  # the draws of all rows would be as large as the counts
             drawn = rng.integers(0, size, size, dtype=np.int32)
             row[:] = np.bincount(drawn, minlength=size)[clusters]
