@@ -20,13 +20,13 @@ def case(count: int, reference: str | None = None, name: str = "c") -> Case:
 
 
 def plan(count: int, rubric=LISTWISE, **options) -> list[Request]:
-    return plan_requests(case(count), rubric, **options)
+    return list(plan_requests(case(count), rubric, **options))
 
 
 def first_orders(count: int, cases: int, rubric=LISTWISE, seed: int = 0) -> list[tuple]:
     """Return the first order in which each of some cases with so many responses is shown."""
     named = [case(count, name=f"c{number}") for number in range(cases)]
-    return [plan_requests(each, rubric, seed=seed)[0].slots for each in named]
+    return [next(plan_requests(each, rubric, seed=seed)).slots for each in named]
 
 
 def test_one_order_is_seeded_per_case():
@@ -85,4 +85,4 @@ def test_what_is_not_there_is_refused():
         plan(3, PAIRWISE, baseline="nobody")
     with pytest.raises(RecordError, match="has no reference"):
         plan(2, GUIDED)
-    assert len(plan_requests(case(2, reference="So."), GUIDED)) == 1
+    assert next(plan_requests(case(2, reference="So."), GUIDED))

@@ -10,10 +10,11 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
+import gc
 import shlex
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -36,7 +37,7 @@ from automedeval.judges.judge import (
     planner,
     references_note,
 )
-from automedeval.judges.requests import Request, Requests
+from automedeval.judges.requests import Planner, Request, Requests
 from automedeval.judges.run import (
     dry_run,
     first_unread,
@@ -70,6 +71,7 @@ from automedeval.records.run_record import judged_files, record_run, run_argumen
 from automedeval.records.tables.cases import SAMPLE, CaseFile
 from automedeval.records.tables.columns import NOT_JUDGED
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
+from automedeval.records.thoughts import note_on_thoughts
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.published import PACKAGED
 from automedeval.study.introspection.mistakes import read_recorded
@@ -262,6 +264,7 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
     if args.judge is None:
         tell(f"judge: {judge} (--judge names another)")
     cases = answers.content.first(args.limit)
+    gc.freeze()  # the cases stay to the end: the collector need not look through them
     of_file = chain(cases, answers.content)
     rubric = judge_rubric(judge, args.rubric, None if args.dataset else of_file)
     if rubric.id == GUIDED and not (args.rubric or args.dataset):
@@ -289,7 +292,7 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
         raise RecordError(
             f"--baseline: no answer of {baseline!r} is judged, but of {in_a_row(sorted(judged))}"
         )
-    tell(*requests.notes)
+    tell(*note_on_thoughts(cases))
     is_own_choice = args.rubric not in (None, GUIDED) or args.dataset or rubric.mode == "checklist"
     if not is_own_choice and all(case.criteria for case in cases):
         tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
@@ -311,7 +314,7 @@ def check_batch(judge: str, rubric: Rubric, processes: Processes) -> None:
 
 def plan_from_dataset(
     args: JudgeArguments, dataset: str, rubric: Rubric, cases: Iterable[Case]
-) -> Callable[[Case], list[Request]]:
+) -> Planner:
     """Return the plan that judges the prompts of a data set's training rows, those by this rubric.
 
     Raises:
@@ -362,9 +365,13 @@ def log_of_run(job: Job, judge: BaseJudge, processes: Processes) -> Log:
     again = {request.key for request in job.requests} if job.args.again else ()
     earlier = run_arguments(job.output / f"run-{judge.fingerprint}.json")
     alike = shorter_settings(judge, job.output) if again or earlier.get("again") else ()
-    digests = job.requests.digests
     return verdict_log(
-        job.output, judge, processes=processes, renewed=digests, alike=alike, again=again
+        job.output,
+        judge,
+        processes=processes,
+        renewed=job.requests.digests,
+        alike=alike,
+        again=again,
     )
 
 

@@ -96,7 +96,9 @@ class Judge(BaseJudge):
         return self.score_decoding == "constrained" and not self.chat.constrains
 
     def plan(self, case: Case) -> list[Request]:
-        return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline)
+        return list(
+            plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline)
+        )
 
     def estimate(self, requests: Sequence[Request]) -> int:
         prompts: list[Prompt] = []

@@ -13,7 +13,7 @@ from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.likelihood import LikelihoodJudge
-from automedeval.judges.requests import Request, plan_apart, plan_requests
+from automedeval.judges.requests import Planner, plan_apart, plan_requests
 from automedeval.judges.small import PACKAGED as SMALL
 from automedeval.judges.small import load_small_judge
 from automedeval.metrics.embedding import EMBEDDINGS
@@ -165,7 +165,7 @@ def judge_rubric(
     return read_rubric(PACKAGED)
 
 
-def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:
+def planner(spec: str, rubric: Rubric, **options: Any) -> Planner:
     """Return the `plan` of the judge that `load_judge` would make, without its model; RecordError: it cannot do the options."""
     kind = kind_of(spec)
     plan = {name: value for name, value in options.items() if name in _PLAN}

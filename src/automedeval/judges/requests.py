@@ -6,12 +6,11 @@ A plan depends on the case, the rubric and a seed alone, so that every process, 
 import itertools
 import random
 from collections import UserDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import Case, RecordError
-from automedeval.records.thoughts import note_on_thoughts
 from automedeval.rubrics import Rubric
 
 
@@ -49,24 +48,45 @@ class Request:
         return case.checklist_digest if self.checklist else case.digest
 
 
+Planner = Callable[[Case], Iterable[Request]]
+
+
 class _Digests(UserDict[str, Any]):
-    """Map the id of a case to the digest of a request of it, which is computed when it is asked for."""
+    """Map the id of a case to the digest of its requests, which is computed when it is asked for."""
+
+    plan: Planner
 
     def __getitem__(self, case_id: str) -> str:
-        return self.data[case_id].digest
+        return next(iter(self.plan(self.data[case_id]))).digest
 
 
-class Requests(list[Request]):
-    """The requests of cases, in their order.
+class Requests:
+    """The requests of cases, in their order, each planned when it is asked for: a million of them take long, and much memory.
 
-    `digests` are those of the cases that take a request, by id; `notes` say what is to be told of the cases.
+    `plan` refuses a case at once, and returns [] for one that is not asked about; of others the number of responses says how
+    many requests there are. `digests` are those of the cases that take a request, by id.
     """
 
-    def __init__(self, cases: Sequence[Case], plan: Callable[[Case], Sequence[Request]]):
-        super().__init__(itertools.chain.from_iterable(map(plan, cases)))
+    def __init__(self, cases: Sequence[Case], plan: Planner):
         self.cases = cases
-        self.digests = _Digests((request.case.id, request) for request in self)
-        self.notes = note_on_thoughts(cases)
+        self.digests = _Digests()
+        self.digests.plan = plan
+        self._count = 0
+        counts: dict[int, int] = {}
+        for case in cases:
+            requests = plan(case)
+            responses = len(case.responses) if requests else 0
+            if responses not in counts:
+                counts[responses] = len(list(requests))
+            if counts[responses]:
+                self._count += counts[responses]
+                self.digests.data[case.id] = case
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Request]:
+        return itertools.chain.from_iterable(map(self.digests.plan, self.cases))
 
 
 def plan_requests(
@@ -76,13 +96,13 @@ def plan_requests(
     seed: int = 0,
     runs: int = 1,
     baseline: str | None = None,
-) -> list[Request]:
+) -> Iterator[Request]:
     """Plan the prompts of one case, each asked `runs` times; by a pairwise rubric on all pairs, or those with the `baseline`.
 
     A listwise rubric shows up to `max_responses` at once; more are judged in as many groups as there are responses, so that
     each response is in `max_responses` groups, once in each slot. A checklist shows each response alone. `orders` is "1" for
-    one seeded order, "all" for every permutation, "latin" for a Latin square (each response once in each slot). RecordError: no
-    response of the baseline in this case, or no reference, or no criteria, where the rubric needs them.
+    one seeded order, "all" for every permutation, "latin" for a Latin square (each response once in each slot). RecordError, at
+    once: no response of the baseline in this case, or no reference, or no criteria, where the rubric needs them.
     """
     is_checklist = rubric.mode == "checklist"
     lack = None
@@ -94,17 +114,23 @@ def plan_requests(
         lack = f"no response of {baseline!r}; it has {', '.join(case.models)}"
     if lack:
         raise RecordError(f"case {case.id!r} has {lack}")
-    rng = random.Random(f"{seed}:{case.id}".encode())
-    groups = _groups(case, rubric, baseline, rng)
-    # Several groups of a list are balanced over the slots as they stand.
-    shuffles = rubric.mode != "listwise" or len(groups) == 1
-    requests = []
-    for group in groups:
-        pair = (case.models[group[0]], case.models[group[1]]) if rubric.mode == "pairwise" else None
-        for slots in _arrangements(group, orders, rng if shuffles else None):
-            for run in range(runs):
-                requests.append(Request(case, slots, pair, run, checklist=is_checklist))
-    return requests
+
+    def planned() -> Iterator[Request]:
+        rng = random.Random(f"{seed}:{case.id}".encode())
+        groups = _groups(case, rubric, baseline, rng)
+        # Several groups of a list are balanced over the slots as they stand.
+        shuffles = rubric.mode != "listwise" or len(groups) == 1
+        for group in groups:
+            pair = (
+                (case.models[group[0]], case.models[group[1]])
+                if rubric.mode == "pairwise"
+                else None
+            )
+            for slots in _arrangements(group, orders, rng if shuffles else None):
+                for run in range(runs):
+                    yield Request(case, slots, pair, run, checklist=is_checklist)
+
+    return planned()
 
 
 def _groups(
@@ -115,10 +141,8 @@ def _groups(
     if rubric.mode == "pairwise" and baseline is not None:
         base = case.models.index(baseline)
         return [(base, other) for other in chosen if other != base]
-    if rubric.mode == "pairwise":
-        return list(itertools.combinations(chosen, 2))
     if rubric.mode != "listwise":
-        return [(index,) for index in chosen]
+        return list(itertools.combinations(chosen, 2 if rubric.mode == "pairwise" else 1))
     if len(chosen) <= rubric.max_responses:
         return [tuple(chosen)]
     rng.shuffle(chosen)
@@ -136,7 +160,7 @@ def _cyclic_groups(indices: list[int], size: int) -> Iterator[tuple[int, ...]]:
     The offsets are a Golomb ruler as long as the cycle allows: then no two items meet twice more often than they must.
     """
     offsets = [0, 1, 3, 7, 12, 20][:size]
-    if len({offset % len(indices) for offset in offsets}) < size or size > len(offsets):
+    if len({offset % len(indices) for offset in offsets}) < size:
         offsets = list(range(size))
     for start in range(len(indices)):
         yield tuple(indices[(start + offset) % len(indices)] for offset in offsets)

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.chat_judge import Judge
-from automedeval.judges.requests import Request
+from automedeval.judges.requests import Request, Requests
 from automedeval.models.base import Answer
 from automedeval.models.completions import batch_answers
 from automedeval.records import RecordError, Verdict, digest
@@ -45,7 +45,7 @@ def shorter_settings(judge: BaseJudge, folder: Path) -> list[str]:
 
 def judge_missing(
     judge: BaseJudge,
-    requests: Sequence[Request],
+    requests: Requests | Sequence[Request],
     log: Log,
     done: Collection[tuple],
     name: str | None = None,
@@ -73,7 +73,11 @@ def judge_missing(
 
 
 def judge_by_file(
-    judge: BaseJudge, requests: Sequence[Request], log: Log, done: Collection[tuple], file: Path
+    judge: BaseJudge,
+    requests: Requests | Sequence[Request],
+    log: Log,
+    done: Collection[tuple],
+    file: Path,
 ) -> str | None:
     """Record the verdicts that the answers to a file of requests give, and write those that are not `done` and have no answer.
 

@@ -61,7 +61,10 @@ def without_thoughts(text: str) -> str:
 def _has_sign(text: str) -> bool:
     """Return whether a text has a character or word that each mark of a template has."""
     lowered = text.lower()
-    return any(sign in lowered for sign in _SIGNS)
+    for sign in _SIGNS:  # noqa: SIM110  `any` takes twice the time
+        if sign in lowered:
+            return True
+    return False
 
 
 def _bare(text: str) -> str:
@@ -150,10 +153,11 @@ def read_answer(text: str) -> tuple[str, dict[str, bool]]:
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
     """Return a line for each thing that answers of cases held beside the answer when they were read, with their number."""
-    responses = list(itertools.chain.from_iterable(case.responses for case in cases))
+    responses = itertools.chain.from_iterable(case.responses for case in cases)
+    extras = [response.extra for response in responses if response.extra]
     notes = []
     for key, what in _BESIDE.items():
-        if count := sum(key in response.extra for response in responses):
+        if count := sum(key in extra for extra in extras):
             notes.append(f"answers with {what}: {count:,}")
     return notes
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -67,19 +68,17 @@ def check_number(value: float, name: str) -> None:
         )
 
 
-def _object(value: object) -> dict:
-    if not isinstance(value, dict):
-        raise RecordError(f"expected an object, found {_shown(value)}")
-    return value
-
-
 def take(record: Any, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
     """Return `record[name]` after checking its type; for a missing key the default, if there is one."""
-    value = _object(record).get(name, default)
+    if not isinstance(record, dict):
+        raise RecordError(f"expected an object, found {_shown(record)}")
+    value = record.get(name, default)
+    if type(value) in kinds and type(value) is not float:
+        return value  # as nearly always
     if value is ...:
         raise RecordError(f"{name!r} is missing; found the keys {sorted(record)}")
     # isinstance(True, int) holds, but true is no number in a record
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    if not isinstance(value, kinds) or isinstance(value, bool):
         allowed = " or ".join("null" if kind is NoneType else kind.__name__ for kind in kinds)
         raise RecordError(f"{name!r} must be {allowed}, not {_shown(value)}")
     # Parquet has NaN for what is missing, and 1e999 in JSON is read as infinity; neither can be compared.
@@ -102,7 +101,6 @@ class _Key(NamedTuple):
     """What the JSON of a record has for one of its fields."""
 
     kinds: tuple[type, ...]
-    is_text: bool  # and nothing else, so that a str needs no further look
     entries: tuple[type, ...]  # of a list
     needed: bool
     default: Any  # which is not written; ... where any value is
@@ -123,12 +121,11 @@ def _layout(kind: Any) -> dict[str, _Key]:
         needed = declared.default is declared.default_factory is MISSING
         needed = needed or "needed" in declared.metadata
         default = declared.default if is_beside else ...
-        kinds = _json_kinds(declared.type)
-        layout[declared.name] = _Key(kinds, kinds == (str,), entries, needed, default)
+        layout[declared.name] = _Key(_json_kinds(declared.type), entries, needed, default)
     return layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """A dataclass that JSON objects are read as and written from, field by field; `extra` keeps the unknown keys.
 
@@ -140,9 +137,6 @@ class Record:
         """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
         values: JsonObject = {}
         for name, key in _layout(cls).items():  # type: ignore[arg-type]
-            if key.is_text and type(_object(record).get(name)) is str:
-                values[name] = record[name]
-                continue
             if not key.needed and name not in record:
                 continue
             # Parquet has null for what a row lacks.
@@ -176,6 +170,8 @@ def _is_whole(value: object) -> bool:
 def _unknown(kind: Any, record: dict) -> dict:
     """Return what a JSON object has beside the fields of a record."""
     layout = _layout(kind)
+    if record.keys() <= layout.keys():
+        return {}
     return {key: value for key, value in record.items() if key not in layout}
 
 
@@ -215,7 +211,7 @@ class LogRecord(Record):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Response(Record):
     """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer.
 
@@ -238,18 +234,18 @@ class Response(Record):
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         if isinstance(record, dict) and "text" in record:
-            record = {**record, "text": answer_text(record["text"], "text")}
-        response = super().from_dict(record)
-        if not response.model.strip():
+            record = record | {"text": answer_text(record["text"], "text")}
+        model = sys.intern(str(take(record, "model", (str,))))  # one text for all cases
+        text, notes = read_answer(take(record, "text", (str,)))
+        if not model.strip():
             raise RecordError("a response's 'model' must not be empty")
-        if response.model in RESERVED_MODELS:
+        if model in RESERVED_MODELS:
             raise RecordError(
-                f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics"
+                f"a model cannot be called {model!r}: the word is an answer of pairwise rubrics"
             )
-        text, notes = read_answer(response.text)
         if len(text) > LONGEST_ANSWER:
             text, notes = text[:LONGEST_ANSWER], notes | {"cut": True}
-        return replace(response, text=text, extra=response.extra | notes) if notes else response
+        return cls(model, text, _unknown(cls, record) | notes)
 
 
 @dataclass(frozen=True)
@@ -287,7 +283,7 @@ def criteria_of(entries: list[dict]) -> tuple[CaseCriterion, ...]:
     return tuple(criteria.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """A question, the responses of the candidates, and the reference if there is one.
 
@@ -318,7 +314,7 @@ class Case:
         if not patient_question(question).strip():
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
         entries = take(record, "responses", (list,), ... if least_responses else [])
-        responses = tuple(Response.from_dict(response) for response in entries)
+        responses = tuple(map(Response.from_dict, entries))
         if len(responses) < least_responses:
             raise RecordError(f"case {case_id!r} has no response")
         models = [response.model for response in responses]
@@ -327,8 +323,10 @@ class Case:
         reference = take(record, "reference", (str, NoneType), None)
         reference = reference and read_answer(reference)[0]
         topic = take(record, "topic", (str, NoneType), None)
-        with errors_at(f"case {case_id!r}"):
-            criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
+        criteria = criteria_of([])
+        if "criteria" in record:
+            with errors_at(f"case {case_id!r}"):
+                criteria = criteria_of(take(record, "criteria", (list, NoneType)) or [])
         return cls(case_id, question, responses, reference, topic, _unknown(cls, record), criteria)
 
     def to_dict(self) -> dict:

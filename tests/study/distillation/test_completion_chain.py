@@ -188,7 +188,7 @@ def test_the_reference_is_one_more_response(teach):
 def test_slots_are_shuffled_by_seed_and_scores_go_back_to_their_responses(teach):
     orders = set()
     for number in range(8):
-        case = Case(f"c{number}", *list(vars(CASE).values())[1:])
+        case = replace(CASE, id=f"c{number}")
         verdict, _ = teach(VERDICT, case=case, shuffle=True)
         orders.add(verdict.order)
         assert [verdict.scores[index] for index in verdict.order] == [4, 2]

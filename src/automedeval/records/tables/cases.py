@@ -87,6 +87,9 @@ class CaseFile:
         try:
             return list(itertools.islice(self, limit))
         finally:
+            # They go to the oldest objects, which it seldom looks through.
+            gc.freeze()
+            gc.unfreeze()
             if was_on:
                 gc.enable()
 

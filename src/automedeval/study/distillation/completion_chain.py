@@ -83,13 +83,13 @@ class CompletionChain:
             original = case
             reference = Response(REFERENCE, case.reference)
             case = replace(case, responses=(*case.responses, reference))
-        requests = plan_requests(case, self.rubric, seed=self.judge.seed)
-        if len(requests) != 1:
+        request, *others = plan_requests(case, self.rubric, seed=self.judge.seed)
+        if others:
             most = self.rubric.max_responses
             raise RecordError(f"case {case.id!r}: a teacher sees {most} responses at most")
         # Paper: slots are permuted, or the judge learns that a slot is a model.
-        slots = requests[0].slots if self.shuffle else tuple(sorted(requests[0].slots))
-        return replace(requests[0], slots=slots, original=original)
+        slots = request.slots if self.shuffle else tuple(sorted(request.slots))
+        return replace(request, slots=slots, original=original)
 
     def dialogue(self, request: Request) -> Dialogue:
         """Run Algorithm 1 on one case; yield its prompts, receive the answers, and return the verdict.
