@@ -53,6 +53,9 @@ class Visit:
     def heading(self) -> str:
         return self.page.locator("h1").inner_text()
 
+    def text(self) -> str:
+        return self.page.locator("main").inner_text()
+
     def choose(self, pick: int = -1) -> None:
         """Click an option of everything that is asked."""
         for row in self.page.locator("fieldset.points, fieldset.choices").all():
@@ -103,12 +106,12 @@ def test_every_kind_of_task(browser, store, address, screen, scripts, scheme):  
     visit.page.goto(f"{address}/invitation/{token}")
     examine()
     visit.press("Sign in")
-    assert "For research only" in visit.page.locator("main").inner_text()
+    assert "For research only" in visit.text()
     examine()
     visit.press("Begin")
 
     assert visit.heading() == "Rate the responses"
-    assert HOSTILE in visit.page.locator("main").inner_text()
+    assert HOSTILE in visit.text()
     assert "names a safe dose" not in visit.page.content()
     visit.choose()
     visit.page.locator("summary", has_text="Add a comment").first.click()
@@ -136,7 +139,7 @@ def test_every_kind_of_task(browser, store, address, screen, scripts, scheme):  
     examine()
     visit.press("Store and go on")
 
-    assert "There is nothing to do for you now" in visit.page.locator("main").inner_text()
+    assert "There is nothing to do for you now" in visit.text()
     examine()
     responses, verdict, decision, preference = [answer.content for answer in store.answers()]
     assert responses["scores"]["3"] == {"relevancy": 5, "knowledge_correctness": 5, "fluency": 5}
@@ -190,7 +193,7 @@ def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(browser, tm
         keys = visit.page.keyboard
         keys.type("110")
         visit.enter()
-        assert "There is nothing to do for you now" in visit.page.locator("main").inner_text()
+        assert "There is nothing to do for you now" in visit.text()
         scores = [list(answer.content["scores"].values()) for answer in store.answers()]
         assert (scores, visit.complaints) == ([[1, 0, 1], [1, 1, 0]], [])
         visit.context.close()

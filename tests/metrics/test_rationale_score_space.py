@@ -17,6 +17,7 @@ from programs import ROOT, succeeded
 pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
 
 SPACE = ROOT / "src" / "automedeval" / "metrics" / "rationale_score"
+CARD = (SPACE / "README.md").read_text(encoding="utf-8")
 PROGRAM = """
 import json, sys
 import evaluate
@@ -87,10 +88,9 @@ def test_the_card_names_every_option_and_every_key(tiny):
 
     from automedeval.metrics.rationale_score.rationale_score import rationale_score
 
-    text = (SPACE / "README.md").read_text(encoding="utf-8")
     named = {
         name
-        for row in re.findall(r"^\| (`[^|]+) \|", text, re.M)
+        for row in re.findall(r"^\| (`[^|]+) \|", CARD, re.M)
         for name in re.findall(r"`(\w+)`", row)
     }
     scores = rationale_score(
@@ -103,14 +103,12 @@ def test_the_card_names_every_option_and_every_key(tiny):
     defaults = [
         signature(rationale_score).parameters[name].default for name in ("bert_model", "bart_model")
     ]
-    assert f"| `{defaults[0]}`, `{defaults[1]}` |" in text
+    assert f"| `{defaults[0]}`, `{defaults[1]}` |" in CARD
 
 
 @pytest.mark.slow
 def test_the_example_of_the_card_runs(tiny, tmp_path):
-    (code,) = re.findall(
-        r"```python\n(.*?)```", (SPACE / "README.md").read_text(encoding="utf-8"), re.S
-    )
+    (code,) = re.findall(r"```python\n(.*?)```", CARD, re.S)
     code = code.replace("ORGANISATION/rationale_score", str(SPACE))
     options = f"bert_model={tiny[0]!r}, bert_num_layers=1, bart_model={tiny[1]!r},"
     shown = run(code.replace("metric.compute(", f"metric.compute({options}"), tmp_path)
@@ -118,9 +116,7 @@ def test_the_example_of_the_card_runs(tiny, tmp_path):
 
 
 def test_what_the_card_installs_is_what_is_tested_here():
-    (line,) = re.findall(
-        r"^pip install (.*)$", (SPACE / "README.md").read_text(encoding="utf-8"), re.M
-    )
+    (line,) = re.findall(r"^pip install (.*)$", CARD, re.M)
     requirements = [Requirement(word) for word in shlex.split(line)]
     assert {each.name for each in requirements} == {
         "evaluate",

@@ -21,6 +21,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from automedeval.records.journal import lock
 
+Tensors = dict[str, torch.Tensor]
+
 
 class Program:
     """Runs when an ordinary pickle of it is loaded."""
@@ -32,7 +34,7 @@ class Program:
         return os.mkdir, (str(self.place),)
 
 
-def pickled(folder: Path, shards: int = 1, **how: bool) -> dict[str, torch.Tensor]:
+def pickled(folder: Path, shards: int = 1, **how: bool) -> Tensors:
     """Replace a checkpoint's safetensors by pickles, with an index if there are several; return its tensors."""
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -50,14 +52,14 @@ def pickled(folder: Path, shards: int = 1, **how: bool) -> dict[str, torch.Tenso
     return tensors
 
 
-def written(folder: Path) -> dict[str, torch.Tensor]:
+def written(folder: Path) -> Tensors:
     tensors = {}
     for file in folder.glob("*.safetensors"):
         tensors |= load_file(file)
     return tensors
 
 
-def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+def assert_same(first: Tensors, second: Tensors) -> None:
     torch.testing.assert_close(dict(first), dict(second), rtol=0, atol=0)
 
 
@@ -120,7 +122,7 @@ def with_program(folder: Path) -> None:
         pickle.dump(tensors | {"x": Program(folder / "ran")}, stream)
 
 
-def with_tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
+def with_tensors(change: Callable[[Tensors], object]) -> Callable[[Path], None]:
     """Return what pickles a checkpoint with other content."""
     return lambda folder: torch.save(change(pickled(folder)), folder / "pytorch_model.bin")
 

@@ -1,6 +1,7 @@
 """automedeval prepare by its command: tables and public sets become cases, and what is left out is counted and named."""
 
 import pyarrow as pa
+import pytest
 from doubles.agreement_study import case_of
 from factories import read, read_json, write
 from programs import ROOT, failed, run_recipe, told
@@ -138,6 +139,7 @@ def test_public_sets_become_cases(human_data, tmp_path, file, message):
     told(run_recipe("prepare", input=human_data / file, output=tmp_path / "out"), message)
 
 
+@pytest.mark.slow
 def test_the_questions_of_a_study_are_read_by_its_file(human_data, tmp_path):
     config = ROOT / "recipes" / "runs" / "small-judge" / "medquad.yaml"
     rows = human_data / "medquad" / "medquad.jsonl"

@@ -29,6 +29,7 @@ from automedeval.rubrics.grammar import (
 ROWS = rows_of(__file__)
 RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
 RUBRICS["score_first"] = read_rubric(ROOT / "recipes/runs/feedbackqa/rubric.yaml")
+each_rubric = pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
 TABLE = read_yaml(Path(__file__).parents[1] / "data" / "verdicts.yaml")
 
 
@@ -111,7 +112,7 @@ def readings(draw, rubric):
     return ParsedAnswer(True, rationale=rationale, scores=rounded, criterion_scores=scores)
 
 
-@pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
+@each_rubric
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_parsing_undoes_formatting(rubric, data):
@@ -123,7 +124,7 @@ def test_parsing_undoes_formatting(rubric, data):
         assert again == reading
 
 
-@pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
+@each_rubric
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
 @pytest.mark.parametrize("rationale", [True, False])
 def test_values_chosen_one_by_one_are_the_answer_that_is_read(rubric, slots, rationale):
@@ -141,7 +142,7 @@ def test_values_chosen_one_by_one_are_the_answer_that_is_read(rubric, slots, rat
             assert following.startswith(part.stop)
 
 
-@pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
+@each_rubric
 def test_the_form_that_a_prompt_shows_is_no_valid_answer(rubric):
     form = answer_form(rubric, rubric.max_responses)
     assert "[" in form

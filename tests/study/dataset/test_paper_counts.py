@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from doubles.agreement_study import write
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.stand_ins import checks
@@ -31,6 +32,7 @@ def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> Instr
     return data
 
 
+@pytest.mark.slow
 def test_verification_and_assignment_give_the_papers_counts(tmp_path):
     cases = [case_of(number, MODELS[:2]) for number in range(9874)]
     write(tmp_path / "cases.jsonl", cases)
