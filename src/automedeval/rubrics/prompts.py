@@ -148,7 +148,7 @@ def discussion_messages(
     verdicts: tuple[Any, Any],
     block: str,
     turns: Sequence[Turn],
-    may_ask: bool,
+    may_ask: bool = False,
     **names: Any,
 ) -> Messages:
     """Render the messages that a partner of a discussion sees (paper, section 3.3 and Figure 3), with its `turns` so far.
