@@ -115,12 +115,11 @@ def main() -> None:
     }:
         raise RecordError(f"{output}: holds files that are no small judge; choose another --output")
     base = checkpoint_folder(encoder_args.place)
-    encoder = encoder_args.load()
     adapter = Path(args.relevance) / "adapter"
-    networks = encoder, PairReader(base, adapter, encoder.device)
+    reader = PairReader(encoder_args.load(), adapter)
     sets: list[Rated] = []
     for path, ratings, scale in zip(args.cases, args.ratings, ranges):
-        sets += rated(path, ratings, args, scale, networks)
+        sets += rated(path, ratings, args, scale, reader)
     scales = {}
     for name in SCALES:
         parts = [rated_set.part(rated_set.learnt) for rated_set in sets if rated_set.scale == name]
@@ -148,7 +147,7 @@ def main() -> None:
 
 
 def rated(
-    path: str, ratings: str, args: FitArguments, scale: tuple[int, int], networks: Sequence[Any]
+    path: str, ratings: str, args: FitArguments, scale: tuple[int, int], reader: PairReader
 ) -> list[Rated]:
     """Return the rated responses of a file of cases: beside the references that the cases have.
 
@@ -165,7 +164,7 @@ def rated(
         raise RecordError(f"{ratings}: a rating is off the scale {low} to {high}")
     name = "/".join(Path(path).parts[-2:])
     if any(case.reference for case in unseen):
-        features = read(cases.records, networks, name)
+        features = read(cases.records, reader, name)
         return [
             kept(
                 f"{name}, beside references",
@@ -181,7 +180,7 @@ def rated(
     # A case and the same case with a reference are read one after the other: their texts are encoded once.
     both = [*enumerate(cases.records), *((cases.index[case.id], case) for case in beside)]
     both = [case for _, case in sorted(both, key=itemgetter(0))]
-    features = read(both, networks, name)
+    features = read(both, reader, name)
     rows = np.repeat(
         [case.reference is not None for case in both], [len(case.responses) for case in both]
     )
@@ -205,12 +204,12 @@ def rated(
     return sets
 
 
-def read(cases: Sequence[Case], networks: Sequence[Any], name: str) -> np.ndarray:
+def read(cases: Sequence[Case], reader: PairReader, name: str) -> np.ndarray:
     """Return the features of every response: float [responses, FEATURES]."""
     features = []
     with tqdm(total=len(cases), unit="case", desc=name) as bar:
         for start in range(0, len(cases), CHUNK):
-            features.append(read_responses(cases[start : start + CHUNK], *networks))
+            features.append(read_responses(cases[start : start + CHUNK], reader))
             bar.update(len(cases[start : start + CHUNK]))
     return np.concatenate(features)
 

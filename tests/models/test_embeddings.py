@@ -49,17 +49,17 @@ def test_vectors_tokens_and_pairs_are_the_librarys_own(exact):
         np.testing.assert_allclose(vector, same, atol=1e-6)
         np.testing.assert_allclose(tokens, torch.nn.functional.normalize(own, dim=1), atol=1e-5)
     pairs = [(one, two) for one in TEXTS for two in TEXTS]
-    reader = PairReader(ENCODER, PACKAGED / ADAPTER, "cpu", tokens=64)
+    reader = PairReader(exact, PACKAGED / ADAPTER, tokens=64)
     network = load_cross_encoder(ENCODER, 64, PACKAGED / ADAPTER)
     expected = network.predict(pairs, convert_to_numpy=True, show_progress_bar=False)
-    np.testing.assert_allclose(reader(pairs)[:, 0], expected, atol=1e-4)
-    assert reader([]).shape == (0, 1)
+    np.testing.assert_allclose(reader(pairs), expected, atol=1e-4)
+    assert reader([]).shape == (0,)
 
 
 def test_batches_keep_to_the_budget_and_change_nothing(exact, monkeypatch):
     done: list[int] = []
     usual = exact.encode(TEXTS)
-    monkeypatch.setattr("automedeval.models.embeddings.BATCH_TOKENS_ON_CPU", 60)
+    monkeypatch.setattr("automedeval.models.batches.BATCH_TOKENS_ON_CPU", 60)
     np.testing.assert_allclose(exact.encode(TEXTS, done.append), usual, atol=1e-5)
     # the long text exceeds the budget by itself; three of at most 18 tokens; one more
     assert done == [1, 3, 1]

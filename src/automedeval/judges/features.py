@@ -3,14 +3,16 @@
 A text that the encoder cannot read (see `Encoder.reads`) counts as one without words.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from automedeval.metrics.embedding import pieces
 from automedeval.metrics.lexical import WORD, rouge_l
+from automedeval.models.embeddings import Encoder
+from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, Question, patient_messages
 from automedeval.records.text import readable
 
@@ -41,31 +43,33 @@ class Text(NamedTuple):
     tokens: np.ndarray
 
 
-def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -> np.ndarray:
+def read_responses(cases: Sequence[Case], pair_reader: PairReader) -> np.ndarray:
     """Return the features of every response of some cases, float [responses of all cases, FEATURES].
 
-    They are NaN where there are no words, those of REFERENCE also without a reference. `pair_reader` gives the relevance.
+    They are NaN where there are no words, those of REFERENCE also without a reference. `pair_reader` gives the relevance, and
+    its encoder all else.
     """
     questions = [newest(case.question) for case in cases]
     references = [case.reference or "" for case in cases]
     responses = chain.from_iterable(case.responses for case in cases)
     texts = [response.text for response in responses]
-    encoded = encode([*questions, *references, *texts], encoder)
-    overlaps = iter(rouge_l(cases))
-    rows: list[list[float]] = []
-    pairs: list[tuple[str, str] | None] = []
+    encoded = encode([*questions, *references, *texts], pair_reader.encoder)
+    features = np.full((len(texts), len(FEATURES)), np.nan)
+    rows, overlaps = iter(features), iter(rouge_l(cases))
+    pairs: list[tuple[np.ndarray, tuple[str, str]]] = []
     for case, question, reference in zip(cases, questions, references):
-        asked = encoded.get(question)
-        for response in case.responses:
+        asked, known = encoded.get(question), encoded.get(reference)
+        for response, row, overlap in zip(case.responses, rows, overlaps):
             text = encoded.get(response.text)
-            beside = reference_features(encoded.get(reference), text, next(overlaps))
-            rows.append([*own_features(asked, text), np.nan, *beside])
-            pairs.append((question, nearest_piece(asked, text)) if asked and text else None)
-    features = np.array(rows, float).reshape(len(rows), len(FEATURES))
-    different = list(dict.fromkeys(filter(None, pairs)))
-    numbers = pair_reader(different)[:, 0].tolist()
-    relevance: dict[tuple[str, str] | None, float] = dict(zip(different, numbers))
-    features[:, FEATURES.index("relevance")] = [relevance.get(pair, np.nan) for pair in pairs]
+            if asked and text:
+                row[: len(QUESTION) - 1] = own_features(asked, text)
+                pairs.append((row, (question, nearest_piece(asked, text))))
+            if known and text:
+                row[len(QUESTION) :] = reference_features(known, text, overlap)
+    different = list(dict.fromkeys(pair for _, pair in pairs))
+    relevance = dict(zip(different, pair_reader(different)))
+    for row, pair in pairs:
+        row[len(QUESTION) - 1] = relevance[pair]
     return features
 
 
@@ -86,7 +90,7 @@ def newest(question: Question) -> str:
     return readable("\n".join(taken))
 
 
-def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
+def encode(texts: Sequence[str], encoder: Encoder) -> dict[str, Text]:
     """Encode the texts with words piece by piece; equal pieces are encoded once, so that equal texts have equal features."""
     different = list(dict.fromkeys(texts))
     shown = list(map(readable, different))
@@ -103,39 +107,36 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
 
 def nearest_piece(question: Text, response: Text) -> str:
     """Return the piece of a response that is nearest to a question."""
-    cosines = response.vectors @ question.vectors.T
-    return response.pieces[cosines.max(axis=1).argmax()]
+    nearest = (response.vectors @ question.vectors.T).max(axis=1)
+    return response.pieces[nearest.argmax()]
 
 
-def own_features(question: Text | None, response: Text | None) -> list[float]:
+def own_features(question: Text, response: Text) -> list[float]:
     """Return `first`, `late_interaction` and `on_topic`."""
-    if question is None or response is None:
-        return [np.nan] * 3
-    near = (response.tokens @ question.vectors.T).max(axis=1) - NEAR
+    near = cosines(response.tokens, question.vectors).max(axis=1) - NEAR
     return [
         float((question.vectors @ response.vectors[0]).max()),
-        late_interaction(question, response),
+        late_interaction(question, response)[0],
         float(np.log1p(near.clip(0).sum())),
     ]
 
 
-def reference_features(
-    reference: Text | None, response: Text | None, overlap: float
-) -> list[float]:
+def reference_features(reference: Text, response: Text, overlap: float) -> list[float]:
     """Return `reference`, `covered`, `backed` and `overlap`."""
-    if reference is None or response is None:
-        return [np.nan] * len(REFERENCE)
     nearest = float((reference.vectors @ response.vectors.T).max())
-    return [
-        nearest,
-        late_interaction(reference, response),
-        late_interaction(response, reference),
-        overlap,
-    ]
+    return [nearest, *late_interaction(reference, response), overlap]
 
 
-def late_interaction(text: Text, response: Text) -> float:
-    """Return the mean over the tokens of a text of the largest cosine with a token of the response."""
+def late_interaction(text: Text, response: Text) -> tuple[float, float]:
+    """Return the mean over the tokens of a text of the largest cosine with a token of the response, and the other way round."""
     if not len(text.tokens) or not len(response.tokens):
-        return np.nan
-    return float((text.tokens @ response.tokens.T).max(axis=1).mean())
+        return np.nan, np.nan
+    between = cosines(text.tokens, response.tokens)
+    return float(between.max(axis=1).mean()), float(between.max(axis=0).mean())
+
+
+def cosines(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the cosines of unit vectors, float [vectors, others]."""
+    import torch  # its threads sleep between two steps, numpy's use the processor
+
+    return (torch.from_numpy(vectors) @ torch.from_numpy(others).T).numpy()

@@ -99,13 +99,11 @@ class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
     A response that the encoder cannot read has no score; the others of its case keep theirs. A `search` finds passages of
-    books, beside which numbers are compared. `adapter` and `store` are fingerprints.
+    books, beside which numbers are compared. `store` is its fingerprint.
     """
 
-    encoder: Any
     pair_reader: PairReader
     scales: Mapping[str, Scale]
-    adapter: str
     rubric: Rubric
     name: str | None = None
     search: Search | None = None
@@ -121,8 +119,9 @@ class SmallJudge(ApartJudge):
 
     @property
     def fingerprint(self) -> str:
+        encoder, adapter = self.pair_reader.encoder, fingerprint(self.pair_reader.adapter, [])
         scales = {"scales": _written(self.scales)}
-        read = [READING, self.encoder.fingerprint, self.adapter, scales, self._scale]
+        read = [READING, encoder.fingerprint, adapter, scales, self._scale]
         if self.search:
             read.append(self.store)
         return digest(read)
@@ -148,14 +147,14 @@ class SmallJudge(ApartJudge):
             if not any(wanted[index] for index in chunk):
                 continue
             read = [cases[index] for index in chunk]
-            features = read_responses(read, self.encoder, self.pair_reader)
+            features = read_responses(read, self.pair_reader)
             for index, of_case in zip(chunk, self.by_case(features, read)):
                 if wanted[index]:
                     yield index, of_case
 
     def verdict(self, request: Request, answer: np.ndarray) -> Verdict:
         """Return the verdict of the features of a case; it is invalid if no response could be read, and none is empty."""
-        if not self.encoder.reads([newest(request.case.question)])[0]:
+        if not self.pair_reader.encoder.reads([newest(request.case.question)])[0]:
             return self.record(request, "the question cannot be read")
         low, high = self._scale
         points = low + (high - low) * shares_by(self.scales, answer)
@@ -200,10 +199,8 @@ def load_small_judge(
         raise RecordError(
             f"{place} is not the {name} that the small judge was trained on (fingerprint {trained_on})"
         )
-    network = encoder.load(device)
-    pair_reader = PairReader(place, folder / ADAPTER, device)
-    adapter = fingerprint(folder / ADAPTER, [])
-    return SmallJudge(network, pair_reader, scales, adapter, rubric, **options)
+    pair_reader = PairReader(encoder.load(device), folder / ADAPTER)
+    return SmallJudge(pair_reader, scales, rubric, **options)
 
 
 def write_small_judge(

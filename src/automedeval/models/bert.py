@@ -6,14 +6,18 @@ torch: a user would wait for that before each first verdict.
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
+
+from automedeval.models.batches import BATCH_TOKENS_ON_CPU, batches
 
 
 class Bert:
@@ -35,75 +39,94 @@ class Bert:
         self._weights = {
             name: weight.to(self.device, torch.float32) for name, weight in weights.items()
         }
+        # oneDNN takes weights in its own order, which makes a layer up to an eighth faster.
+        is_x86 = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+        if self.device.type == "cpu" and is_x86 and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+            for name, weight in self._weights.items():
+                if weight.ndim == 2 and "embeddings" not in name:
+                    self._weights[name] = torch.ops.mkldnn._reorder_linear_weight(
+                        weight, BATCH_TOKENS_ON_CPU
+                    )
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(window)
         self.unknown = self.tokenizer.token_to_id(self.tokenizer.model.unk_token)
         added = self.tokenizer.get_added_tokens_decoder()
-        self._special = torch.tensor(
-            [number for number, token in added.items() if token.special], device=self.device
-        )
+        self._special = {number for number, token in added.items() if token.special}
 
     @torch.inference_mode()
     def read(self, texts: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
         """Return the mean vector of each text, [texts, dimensions], and the vectors of its tokens but the special ones."""
-        ids, types, mask = self._tokens(texts)
-        hidden = self._network(ids, types, mask)
-        weight = mask.unsqueeze(-1).to(hidden.dtype)
-        means = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
-        words = ~torch.isin(ids, self._special)
-        return means, [vectors[own] for vectors, own in zip(hidden, words)]
+        encodings = self.tokenizer.encode_batch(list(texts))
+        by_text = self._network(encodings).split(list(map(len, encodings)))
+        words = []
+        for encoding, vectors in zip(encodings, by_text):
+            words.append(vectors[[token not in self._special for token in encoding.ids]])
+        return torch.stack([vectors.mean(0) for vectors in by_text]), words
 
     @torch.inference_mode()
-    def classify(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return the numbers of the adapter's head for each pair of texts: [pairs, numbers]."""
-        ids, types, mask = self._tokens(pairs)
-        hidden = self._network(ids, types, mask, first=True)
-        pooled = torch.tanh(self._linear(hidden[:, 0], "pooler.dense"))
-        return self._linear(pooled, "classifier")
+    def classify(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Return the number of the adapter's head for each pair of texts: float [pairs]."""
+        encodings = self.tokenizer.encode_batch(list(pairs))
+        numbers = np.zeros(len(pairs))
+        for batch in batches(list(map(len, encodings)), self.device.type == "cpu"):
+            hidden = self._network([encodings[index] for index in batch], first=True)
+            pooled = torch.tanh(self._linear(hidden, "pooler.dense"))
+            numbers[batch] = self._linear(pooled, "classifier")[:, 0].cpu()
+        return numbers
 
-    def _tokens(self, texts: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Return the token ids, their types and the mask of a batch, each [texts, tokens]."""
-        encodings = self.tokenizer.encode_batch(list(texts))
-        longest = max(map(len, encodings))
-        rows = []
-        for encoding in encodings:
-            encoding.pad(longest)
-            rows.append([encoding.ids, encoding.type_ids, encoding.attention_mask])
-        return torch.tensor(rows, device=self.device).unbind(1)
+    def _network(self, encodings: Sequence[Any], first: bool = False) -> Tensor:
+        """Return the last layer's vectors of all tokens, [tokens, dimensions]; with `first` of each text's first one alone.
 
-    def _network(self, ids: Tensor, types: Tensor, mask: Tensor, first: bool = False) -> Tensor:
-        """Return the vectors of the last layer, [texts, tokens, dimensions]; with `first` the first token's alone."""
-        words = self._weights["embeddings.word_embeddings.weight"]
-        positions = self._weights["embeddings.position_embeddings.weight"]
-        kinds = self._weights["embeddings.token_type_embeddings.weight"]
-        summed = words[ids] + kinds[types] + positions[: ids.shape[1]]
-        hidden = self._norm(summed, "embeddings.LayerNorm")
-        seen = None if mask.all() else mask[:, None, None].bool()
+        The texts stand one after the other, without padding. Those of one length that are neighbours attend in one step.
+        """
+        rows = [
+            torch.tensor([encoding.ids, encoding.type_ids, range(len(encoding))])
+            for encoding in encodings
+        ]
+        numbers = torch.cat(rows, dim=1).to(self.device)
+        words, kinds, places = (
+            self._weights[f"embeddings.{name}_embeddings.weight"][row]
+            for name, row in zip(("word", "token_type", "position"), numbers)
+        )
+        hidden = self._norm(words + kinds + places, "embeddings.LayerNorm")
+        runs = [(len(list(run)), length) for length, run in groupby(map(len, encodings))]
         for number in range(self._layers):
-            is_last = number == self._layers - 1
-            asking = hidden[:, :1] if first and is_last else hidden
-            hidden = self._layer(f"encoder.layer.{number}", asking, hidden, seen)
+            asking = hidden
+            if first and number == self._layers - 1:
+                asking = hidden[numbers[2] == 0]
+            hidden = self._layer(f"encoder.layer.{number}", asking, hidden, runs)
         return hidden
 
-    def _layer(self, name: str, asking: Tensor, hidden: Tensor, seen: Tensor | None) -> Tensor:
-        """Return what a layer makes of the vectors `asking`, which attend to those of all tokens that are `seen`."""
-        query = self._by_head(asking, f"{name}.attention.self.query")
-        key = self._by_head(hidden, f"{name}.attention.self.key")
-        value = self._by_head(hidden, f"{name}.attention.self.value")
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-        mixed = mixed.transpose(1, 2).flatten(-2)
+    def _layer(
+        self, name: str, asking: Tensor, hidden: Tensor, runs: list[tuple[int, int]]
+    ) -> Tensor:
+        """Return what a layer makes of the vectors `asking`, all or one of each text, which attend to all of their text.
+
+        Each run is of texts of one length: their number, and their tokens.
+        """
+        asked = runs if asking is hidden else [(texts, 1) for texts, _ in runs]
+        query = self._by_head(asking, f"{name}.attention.self.query", asked)
+        key = self._by_head(hidden, f"{name}.attention.self.key", runs)
+        value = self._by_head(hidden, f"{name}.attention.self.value", runs)
+        parts = map(functional.scaled_dot_product_attention, query, key, value)
+        mixed = torch.cat([part.transpose(1, 2).flatten(0, 1).flatten(1) for part in parts])
         mixed = self._linear(mixed, f"{name}.attention.output.dense")
         attended = self._norm(mixed + asking, f"{name}.attention.output.LayerNorm")
         wide = functional.gelu(self._linear(attended, f"{name}.intermediate.dense"))
         narrow = self._linear(wide, f"{name}.output.dense")
         return self._norm(narrow + attended, f"{name}.output.LayerNorm")
 
-    def _by_head(self, vectors: Tensor, name: str) -> Tensor:
-        return self._linear(vectors, name).unflatten(-1, (self._heads, -1)).transpose(1, 2)
+    def _by_head(self, vectors: Tensor, name: str, runs: list[tuple[int, int]]) -> list[Tensor]:
+        """Return the vectors of each run, projected: [texts, heads, tokens, dimensions of a head]."""
+        parts = self._linear(vectors, name).split([texts * tokens for texts, tokens in runs])
+        return [part.view(*run, self._heads, -1).transpose(1, 2) for part, run in zip(parts, runs)]
 
     def _linear(self, vectors: Tensor, name: str) -> Tensor:
-        return functional.linear(vectors, *self._parameters(name))
+        weight, bias = self._parameters(name)
+        if weight.is_mkldnn:
+            return torch.ops.mkldnn._linear_pointwise(vectors, weight, bias, "none", [], "")
+        return functional.linear(vectors, weight, bias)
 
     def _norm(self, vectors: Tensor, name: str) -> Tensor:
         weight, bias = self._parameters(name)

@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from automedeval.models.batches import batches
 from automedeval.models.checkpoints import checkpoint_folder, find_model, fingerprint, loading
 from automedeval.records import RecordError, foreign_errors_at, read_json
 from automedeval.records.extras import install
 
 if TYPE_CHECKING:  # torch is loaded by those who need it
     import torch
-
-# Largest number of tokens of a batch, padding included. A processor is faster with few: what a layer computes of them stays in
-# its cache.
-BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 
 # The modules of an encoder that takes the mean of its tokens.
 MEAN_OF_TOKENS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
@@ -42,12 +39,12 @@ class Encoder:
 
     def __init__(self, model: str, device: str = "auto"):
         self._device = device
-        self._folder = folder = checkpoint_folder(model)
+        self.folder = folder = checkpoint_folder(model)
         _check_modules(model, folder)
         self.name = folder.name if find_model(model) else model
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
-        self._plain = plain_window(folder)
-        self._window: int = self._plain or self._network.window
+        self.plain = plain_window(folder)
+        self._window: int = self.plain or self._network.window
         written = [
             file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))
         ]
@@ -63,14 +60,14 @@ class Encoder:
     def _network(self) -> Any:
         """The `Bert`, or the `Library` of any other checkpoint; loaded when it is first needed."""
         with loading(self.name):
-            if self._plain:
+            if self.plain:
                 from automedeval.models.bert import Bert
 
-                return Bert(self._folder, self._plain, self.device)
+                return Bert(self.folder, self.plain, self.device)
             advice = f"; {install('data')}"
             with foreign_errors_at("the encoder cannot be loaded", ImportError, advice=advice):
                 from automedeval.models.library import Library
-            return Library(self._folder, self.device)
+            return Library(self.folder, self.device)
 
     @property
     def dimensions(self) -> int:
@@ -130,7 +127,7 @@ class Encoder:
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for batch, encoded, _ in self._read(texts):
-            vectors[batch] = self._unit(encoded)
+            vectors[batch] = encoded
             if on_batch:
                 on_batch(len(batch))
         return vectors
@@ -142,20 +139,20 @@ class Encoder:
         """
         pairs: list = [None] * len(texts)
         for batch, encoded, tokens in self._read(texts):
-            for index, vector, own in zip(batch, self._unit(encoded), tokens, strict=True):
+            for index, vector, own in zip(batch, encoded, tokens, strict=True):
                 pairs[index] = vector, self._unit(own)
         return pairs
 
     def _read(
         self, texts: Sequence[str]
-    ) -> "Iterator[tuple[list[int], torch.Tensor, list[torch.Tensor]]]":
-        """Yield each batch as the places of its texts, and what the network reads in it."""
+    ) -> "Iterator[tuple[list[int], np.ndarray, list[torch.Tensor]]]":
+        """Yield each batch: the places of its texts, their vectors of length 1, and those of their tokens."""
         around = self._window - self.max_tokens
         lengths = [min(count, self.max_tokens) + around for count in self.count(texts)]
         for batch in batches(lengths, self.device == "cpu"):
             with self._lock:
                 encoded, tokens = self._network.read([texts[index] for index in batch])
-            yield batch, encoded, tokens
+            yield batch, self._unit(encoded), tokens
 
     def _unit(self, vectors: "torch.Tensor") -> np.ndarray:
         """Return vectors with length 1; RecordError if one is not finite."""
@@ -165,19 +162,6 @@ class Encoder:
         if not np.isfinite(of_length_one).all():
             raise RecordError(f"{self.name}: a vector is not finite")
         return of_length_one
-
-
-def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
-    """Yield indices in batches of like lengths in tokens, the longest first: one that is too large fails at once."""
-    budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
 
 
 def plain_window(folder: Path) -> int | None:
