@@ -140,8 +140,8 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
         return _rename(text, lambda number: number_of.get(number, number), word)
 
     if rationale.startswith(COMPOSED):
-        asked, step, on_all = rationale.partition(ON_ALL)
-        return asked + step + rename(on_all)
+        asked, between, on_all = rationale.partition(ON_ALL)
+        return asked + between + rename(on_all)
     before, steps, shift = _read_steps(rationale, word)
     moving = [step for step in steps if step.doctor in number_of]
     # The step that is n-th by its new doctor takes the place of the n-th by its former one: sorted steps stay sorted, and the

@@ -63,7 +63,8 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
         if figure.value is None:
             mean = replace(mean, reason=f"{name}: {figure.reason}")
             return {"mean": mean, "sd": None, "values": values}
-    return {"mean": mean, "sd": stdev(values), "values": values}
+    known = [value for value in values if value is not None]
+    return {"mean": mean, "sd": stdev(known), "values": values}
 
 
 def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> None:
