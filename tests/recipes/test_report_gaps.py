@@ -356,7 +356,13 @@ def test_cases_of_one_cluster_count_once_beside_a_baseline(tmp_path):
     means = np.reshape(GAPS, (2, 4)).mean(axis=1)
     assert beside["difference"]["value"] == pytest.approx(np.mean(GAPS))
     assert beside["p"] == pytest.approx(ttest_1samp(means, 0).pvalue)
-    assert "intervals are over the 2 clusters of the 8 cases" in result["notes"]
+    assert "intervals are over clusters of the 8 cases: 2" in result["notes"]
+    for case, judged in zip(cases, verdicts):
+        case["cluster"] = "c"
+        judged["scores"] = [3, 4]
+    report = made(tmp_path, verdicts, cases=cases, baseline="a")
+    assert beside_a(report.result)["p"] == 1.0, "what all cases of one cluster say is said once"
+    assert report.said.startswith("b is not clearly different from a")
 
 
 def chosen(case: dict, pair: str, criterion: str, choice: str) -> dict:

@@ -67,6 +67,10 @@ def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way, share
     drawn = np.where(rare, whole, rest)
     wrong = NOT_LOWER if way < 0 else LOWER
     assert statuses_of(drawn).count(wrong) <= MOST_WRONG * DRAWS
+    sizes = 1 + np.ceil(2 * rng.pareto(1.2, cases)).astype(int)  # a few clusters hold most cases
+    clusters = np.repeat(np.arange(cases), sizes)
+    found = [gate(each[clusters], BY, SPAN, clusters).status for each in drawn]
+    assert found.count(wrong) <= MOST_WRONG * DRAWS
     if share < 0.1:
         side = "greater" if way < 0 else "less"
         plain = ttest_1samp(drawn, -BY, axis=1, alternative=side)

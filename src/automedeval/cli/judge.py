@@ -465,7 +465,8 @@ def report_on(job: Job) -> None:
     """Say the command that makes the report; of two versions, or with --open, make it."""
     args, cases = job.args, job.answers.file
     own_rubric = args.rubric if Path(args.rubric or "").suffix else None
-    has_ratings = cases == "sample" and not job.rubric.in_words
+    is_sample = job.answers.content.path == SAMPLE / "test_cases.jsonl"
+    has_ratings = is_sample and not job.rubric.in_words
     ratings = SAMPLE / "test_ratings.jsonl" if has_ratings else None  # which are of scores
     if args.limit:  # the others' verdicts are not missing
         cases = str(job.output / f"cases-{args.limit}.jsonl")

@@ -52,13 +52,15 @@ def p_value(
 ) -> float | None:
     """Return the two-sided p-value of the mean of gaps by Student's t-test over clusters; None without a gap.
 
-    Where all gaps are equal, it is that of a sign test of the better and the worse cases.
+    Where all clusters are equal, it is that of a sign test of the better and the worse cases, of
+    which so many count as there are clusters.
     """
     if mean.low is not None:
         return float(scipy.stats.ttest_1samp(in_clusters(gaps, clusters), 0.0).pvalue)
-    if better + worse:
-        return float(scipy.stats.binomtest(better, better + worse).pvalue)
-    return 1.0 if mean.n else None
+    if not mean.n:
+        return None
+    won, lost = (round(count * mean.cases / mean.n) for count in (better, worse))
+    return float(scipy.stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
 
 
 def drop_on(scale: Scale) -> float:

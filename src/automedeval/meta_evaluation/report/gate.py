@@ -12,7 +12,6 @@ from automedeval.meta_evaluation.report.changes import in_common
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable, rows_of
 from automedeval.records import JsonObject, RecordError
-from automedeval.stats.bootstrap import in_clusters
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
 MOST_INVALID = 0.1  # share of cases without a valid verdict on both candidates with which the gate still decides
@@ -52,10 +51,9 @@ def compare_two(
     new, old = names
     sides = in_common(cases, new, old, "--fail_if_worse")
     differences = np.subtract(*row.ranking_values[sides])
-    independent = in_clusters(differences, cases.cluster_of[sides[0]])
     lowest, highest = row.judge.scale
-    result = gate(independent, by, float(highest - lowest))
-    both, invalid = len(differences), int(np.isnan(differences).sum())
+    result = gate(differences, by, float(highest - lowest), cases.cluster_of[sides[0]])
+    both, invalid = len(differences), len(differences) - result.cases
     notes = [*notes, *cases.note_on_clusters]
     if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
@@ -81,7 +79,6 @@ def compare_two(
         "scores": "whole" if row.expected is None else "expected",
         "result": RESULTS[result.status],
         **asdict(result),
-        "cases": both - invalid,
         "invalid": invalid,
         "notes": notes,
     }

@@ -75,7 +75,7 @@ class Cases:
         clusters = len(np.unique(self.clusters))
         if clusters == len(self):
             return []
-        return [f"intervals are over the {clusters} clusters of the {len(self)} cases"]
+        return [f"intervals are over clusters of the {len(self)} cases: {clusters}"]
 
     @cached_property
     def models(self) -> list[str]:
