@@ -103,6 +103,11 @@ def test_a_judge_that_orders_answers_the_other_way_round_is_said_to(tmp_path):
     assert sides["surest"]["reason"] == "no case has a gap above the median one"
     lacking = asked(tmp_path, verdicts[6:], cases=cases, ratings=liked(cases[:6]))
     failed(lacking, "no rated case has a verdict of echo")
+    of_model = {"a": "accuracy", "b": "safety", "c": "relevance"}
+    apart = [each | {"criterion": of_model[each["model"]]} for each in liked(cases)]
+    report = made(tmp_path, verdicts, cases=cases, ratings=apart)
+    notes = "\n".join(report.result["notes"])
+    assert "12 of 12 cases have no criterion that all rated answers have" in notes
 
 
 def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):

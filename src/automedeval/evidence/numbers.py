@@ -111,7 +111,7 @@ _PATTERNS = {
     "limit_after": r"\W*@limits_behind\b",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
     # "It cannot do you any harm" forbids nothing.
-    "forbidding": r"\b@forbids(?! (?:do |cause )?(?:you |any )*(?:harm|hurt))",
+    "forbidding": r"\b@forbids(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)",
 }
 _PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
 _READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}

@@ -217,7 +217,7 @@ def _read_given(
             notes.append(f"{files[CriterionLabel]}: {error}: {what}")
     if people is not None:
         notes[:0] = people.notes
-        rated = cases.panel.case[is_known(people.scores)]
+        rated = cases.panel.case[is_known(people.ratings).any(axis=(0, 2))]
         for judge in judges:
             if not judge.given[rated].any():
                 raise RecordError(f"--ratings: no rated case has a verdict of {judge.name}")

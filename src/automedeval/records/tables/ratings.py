@@ -93,8 +93,9 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
-    notes, doubt = layout.notes, _off_scale(ratings, *scale) if scale else ""
-    doubt = doubt or _unlike(scores)
+    notes, doubt = layout.notes, _unlike(scores)
+    if scale:
+        doubt = _off_scale(ratings, *scale, doubt)
     words = Counter(map(plain, scores))
     if alike := [name for name in scores if words[plain(name)] > 1]:
         notes.append(f"counted as different criteria: {', '.join(alike)}")
@@ -118,11 +119,13 @@ def _unlike(scores: Mapping[str, set[float]]) -> str:
     return f"People's criteria may be on unlike scales, and are averaged as they are: {ends[0]}, {ends[-1]}."
 
 
-def _off_scale(ratings: PlacedRatings, low: float, high: float) -> str:
-    """Say how many ratings are off a scale; "" if there are none, or more than `MOST_OFF`."""
+def _off_scale(ratings: PlacedRatings, low: float, high: float, other: str) -> str:
+    """Say how many ratings are off a scale, "" if none; another doubt if more than `MOST_OFF`."""
     off = [(place, rating.score) for place, rating in ratings if not low <= rating.score <= high]
-    if not 0 < len(off) <= MOST_OFF * len(ratings):
+    if not off:
         return ""
+    if len(off) > MOST_OFF * len(ratings):
+        return other
     place, score = off[0]
     scale = f"the judge's scale of {low:g} to {high:g}"
     return f"People's means hold ratings off {scale}: {len(off):,}, the first {score:g} at {Path(place).name}."
