@@ -1,7 +1,7 @@
 """Load a judge of any kind: by its name, by what is on this machine, or by a file of settings."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from automedeval.judges.small import load_small_judge
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
-from automedeval.records import Case, JsonObject, RecordError, option
+from automedeval.records import Case, RecordError, option
 from automedeval.records.command_line import parse
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.published import PACKAGED, rubric_of
@@ -28,79 +28,11 @@ CRITERIA = (
     "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
 )
 _PLAN = ("orders", "seed", "runs", "baseline")  # the options of `plan_requests`
+# The kinds of judges, see `parse_model`, that see each response once, by itself, and those of them that read no passages of a
+# store. Any other kind is a language model: it reads any rubric, in every order and as often as wanted.
+_APART, _WITHOUT_BOOKS = ("small", "likelihood", "baseline"), ("likelihood", "baseline")
 GUIDED = "automedeval_guided"  # shows the reference
 VARIABLE = "AUTOMEDEVAL_JUDGE"
-
-
-@dataclass
-class _Call:
-    """What `load_judge` is asked for: its arguments, with the model's name without the kind."""
-
-    spec: str
-    model: str
-    rubric: Rubric
-    chat: ChatArguments
-    seed: int
-    cases: Iterable[Case] | None
-    encoder: EncoderArguments
-    options: JsonObject
-
-    @property
-    def name(self) -> str | None:
-        return self.options.get("name")
-
-
-def _language_model(call: _Call) -> BaseJudge:
-    chat = call.chat.load(call.spec, call.seed)
-    options = call.options | ({} if chat.writes else {"rationale": False})
-    judge = ChecklistJudge if call.rubric.mode == "checklist" else Judge
-    return judge(chat, call.rubric, seed=call.seed, **options)
-
-
-def _small(call: _Call) -> BaseJudge:
-    folder = Path(call.model) if call.model else SMALL
-    options = {name: call.options.get(name) for name in ("name", "search", "store")}
-    return load_small_judge(folder, call.rubric, call.encoder, call.chat.device, **options)
-
-
-def _likelihood(call: _Call) -> BaseJudge:
-    return LikelihoodJudge(call.chat.load(call.model, call.seed), name=call.name)
-
-
-def _baseline(call: _Call) -> BaseJudge:
-    collection = None if call.cases is None else Collection.of(call.cases)
-    network = call.encoder.load(call.chat.device) if call.model in EMBEDDINGS else None
-    return BaselineJudge(call.model, collection, encoder=network, name=call.name)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How judges of a kind are loaded, and what they can do.
-
-    `reads_rubrics`: any rubric, in every order and as often as wanted; else each response is seen once, by itself.
-    `reads_books`: passages of a store. `needs_scale`: its rubric must have one.
-    """
-
-    load: Callable[[_Call], BaseJudge]
-    reads_rubrics: bool = False
-    reads_books: bool = False
-    needs_scale: bool = False
-
-
-# By the kind in a judge's name, see `parse_model`.
-KINDS = {
-    "checkpoint": Kind(_language_model, reads_rubrics=True, reads_books=True),
-    "openai": Kind(_language_model, reads_rubrics=True, reads_books=True),
-    "decision": Kind(_language_model, reads_rubrics=True, reads_books=True),
-    "small": Kind(_small, reads_books=True, needs_scale=True),
-    "likelihood": Kind(_likelihood),
-    "baseline": Kind(_baseline),
-}
-
-
-def kind_of(spec: str) -> Kind:
-    """Return the kind of the judge of a name; what is none, as a recording, is looked for as a checkpoint."""
-    return KINDS.get(parse_model(spec)[0], KINDS["checkpoint"])
 
 
 def load_judge(
@@ -139,10 +71,23 @@ def load_judge(
     planner(spec, rubric, **options)
     chat = chat if isinstance(chat, ChatArguments) else ChatArguments(**(chat or {}))
     encoder = encoder if isinstance(encoder, EncoderArguments) else EncoderArguments(encoder)
-    model = parse_model(spec)[1]
-    return kind_of(spec).load(
-        _Call(spec, model, rubric, chat, seed, cases, encoder, options),
-    )
+    kind, model = parse_model(spec)
+    name = options.get("name")
+    if kind == "small":
+        folder = Path(model) if model else SMALL
+        books = {key: options.get(key) for key in ("search", "store")}
+        return load_small_judge(folder, rubric, encoder, chat.device, name=name, **books)
+    if kind == "likelihood":
+        return LikelihoodJudge(chat.load(model, seed), name=name)
+    if kind == "baseline":
+        collection = None if cases is None else Collection.of(cases)
+        network = encoder.load(chat.device) if model in EMBEDDINGS else None
+        return BaselineJudge(model, collection, encoder=network, name=name)
+    language_model = chat.load(spec, seed)
+    if not language_model.writes:
+        options["rationale"] = False
+    judge = ChecklistJudge if rubric.mode == "checklist" else Judge
+    return judge(language_model, rubric, seed=seed, **options)
 
 
 def judge_rubric(
@@ -159,7 +104,7 @@ def judge_rubric(
     own = rubric_of(model, rubric) if kind == "checkpoint" else rubric
     if own is not None:
         return own
-    reads_references = kind_of(spec).reads_rubrics and cases is not None
+    reads_references = kind not in _APART and cases is not None
     if reads_references and all(case.reference for case in cases or ()):
         return read_rubric(GUIDED)
     return read_rubric(PACKAGED)
@@ -167,33 +112,33 @@ def judge_rubric(
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Planner:
     """Return the `plan` of the judge that `load_judge` would make, without its model; RecordError: it cannot do the options."""
-    kind = kind_of(spec)
+    kind = parse_model(spec)[0]
     plan = {name: value for name, value in options.items() if name in _PLAN}
-    is_checklist = rubric.mode == "checklist"
+    is_checklist, is_apart = rubric.mode == "checklist", kind in _APART
     fault = None
-    if options.get("search") and not kind.reads_books:
+    if options.get("search") and kind in _WITHOUT_BOOKS:
         fault = "reads no books: no --evidence"
-    elif is_checklist and not kind.reads_rubrics:
+    elif is_checklist and is_apart:
         fault = f"reads no criteria; a language model does, by {CRITERIA}"
-    elif kind.needs_scale and not rubric.scale:
+    elif kind == "small" and not rubric.scale:
         fault = f"reads a scale, and --rubric {rubric.id} gives choices"
-    elif is_checklist or not kind.reads_rubrics:
+    elif is_checklist or is_apart:
         if plan.get("orders", "1") != "1" or plan.get("baseline"):
             fault = "sees each response by itself: no --orders and no --baseline"
         elif not is_checklist and plan.get("runs", 1) > 1:
             fault = "says the same each time: no --runs"
     if fault:
         raise RecordError(f"--judge {spec}: {fault}")
-    return partial(plan_requests, rubric=rubric, **plan) if kind.reads_rubrics else plan_apart
+    return plan_apart if is_apart else partial(plan_requests, rubric=rubric, **plan)
 
 
 def references_note(judge: BaseJudge, cases: Iterable[Case]) -> list[str]:
     """Return a line if cases have references, and the judge does not read them."""
-    if not any(case.reference for case in cases):
+    if judge.reads_reference or not any(case.reference for case in cases):
         return []
     hint = isinstance(judge, Judge) and judge.wording.id == PACKAGED
     shows = f"; --rubric {GUIDED} shows it to the model" if hint else ""
-    return [] if judge.reads_reference else [f"reference: not read by this judge{shows}"]
+    return [f"reference: not read by this judge{shows}"]
 
 
 def default_judge() -> str:
