@@ -39,9 +39,10 @@ class Bert:
         self._weights = {
             name: weight.to(self.device, torch.float32) for name, weight in weights.items()
         }
-        # oneDNN takes weights in its own order, which makes a layer up to an eighth faster.
+        # oneDNN takes weights in its own order, which makes a layer up to an eighth faster. torch has
+        # this for itself: a later version, which may have changed it, computes without.
         is_x86 = torch.backends.cpu.get_cpu_capability().startswith("AVX")
-        if self.device.type == "cpu" and is_x86 and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        if self.device.type == "cpu" and is_x86 and torch.__version__ < (2, 14):
             for name, weight in self._weights.items():
                 if weight.ndim == 2 and "embeddings" not in name:
                     self._weights[name] = torch.ops.mkldnn._reorder_linear_weight(
