@@ -41,8 +41,9 @@ class Bert:
         }
         # oneDNN takes weights in its own order, which makes a layer up to an eighth faster. torch has
         # this for itself: a later version, which may have changed it, computes without.
+        has_onednn = torch.backends.mkldnn.is_available() and torch.__version__ < "2.14"
         is_x86 = torch.backends.cpu.get_cpu_capability().startswith("AVX")
-        if self.device.type == "cpu" and is_x86 and torch.__version__ < (2, 14):
+        if self.device.type == "cpu" and is_x86 and has_onednn:
             for name, weight in self._weights.items():
                 if weight.ndim == 2 and "embeddings" not in name:
                     self._weights[name] = torch.ops.mkldnn._reorder_linear_weight(
