@@ -61,11 +61,11 @@ class Database:
             self._connection.row_factory = DatabaseRow
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
-            with self.transaction() as connection:
+            with self.transaction():
                 for statement in TABLES.split(";"):
-                    connection.execute(statement)
-                put(connection, "settings", "IGNORE", name="study", value=fingerprint)
-                stored = setting(connection, "study")
+                    self._connection.execute(statement)
+                self._put("settings", "IGNORE", name="study", value=fingerprint)
+                stored = self._setting("study")
             if stored != fingerprint:
                 raise RecordError(
                     f"{place}: database: {file} belongs to another study, or the cases, verdicts or rubrics changed "
@@ -77,26 +77,25 @@ class Database:
         self._connection.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction, which sees no other's changes; they run one after another."""
+    def transaction(self) -> Iterator[None]:
+        """Open a transaction, which sees no other's changes; they run one after another. Rows are read and put in one."""
         with self._lock, self._connection:
             # The write lock is taken at once: a transaction that reads first would fail if another one writes meanwhile.
             self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
+            yield
 
+    def _setting(self, name: str) -> str:
+        query = "SELECT value FROM settings WHERE name = ?"
+        return self._connection.execute(query, [name]).fetchone().value
 
-def setting(connection: sqlite3.Connection, name: str) -> str:
-    return connection.execute("SELECT value FROM settings WHERE name = ?", [name]).fetchone().value
+    def _put(self, table: str, clash: str = "ABORT", **values: Any) -> int:
+        """Store a row; return its number, 0 if it was not stored.
 
-
-def put(connection: sqlite3.Connection, table: str, clash: str = "ABORT", **values: Any) -> int:
-    """Store a row; return its number, 0 if it was not stored.
-
-    What happens to one with the same key: "REPLACE" puts the new one in its place, "IGNORE" leaves it, "ABORT" is an error.
-    """
-    names, places = ", ".join(values), ", ".join("?" * len(values))
-    encoded = [json.dumps(value) if name in JSON else value for name, value in values.items()]
-    cursor = connection.execute(
-        f"INSERT OR {clash} INTO {table} ({names}) VALUES ({places})", encoded
-    )
-    return cursor.lastrowid or 0 if cursor.rowcount == 1 else 0
+        What happens to one with the same key: "REPLACE" puts the new one in its place, "IGNORE" leaves it, "ABORT" is an error.
+        """
+        names, places = ", ".join(values), ", ".join("?" * len(values))
+        encoded = [json.dumps(value) if name in JSON else value for name, value in values.items()]
+        cursor = self._connection.execute(
+            f"INSERT OR {clash} INTO {table} ({names}) VALUES ({places})", encoded
+        )
+        return cursor.lastrowid or 0 if cursor.rowcount == 1 else 0

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from sqlite3 import Connection
 from typing import Any
 
 from automedeval.annotation import database as db
@@ -59,14 +58,14 @@ class Store(db.Database):
         """
         token, clash = secrets.token_urlsafe(32), "REPLACE" if anew else "IGNORE"
         row = {"annotator": annotator, "digest": _digest(token), "at": self.clock()}
-        with self.transaction() as connection:
-            return token if db.put(connection, "invitations", clash, **row) else None
+        with self.transaction():
+            return token if self._put("invitations", clash, **row) else None
 
     def annotator_of(self, token: str) -> Annotator | None:
         """Return the annotator of an invitation's token, None if it is void or the annotator no longer takes part."""
-        with self.transaction() as connection:
+        with self.transaction():
             query = "SELECT annotator FROM invitations WHERE digest = ?"
-            row = connection.execute(query, [_digest(token)]).fetchone()
+            row = self._connection.execute(query, [_digest(token)]).fetchone()
         return None if row is None else self.study.annotator(row.annotator)
 
     def _annotator(self, annotator: str) -> Annotator:
@@ -82,32 +81,32 @@ class Store(db.Database):
         After `RETURNED` seconds without activity the item can be assigned to others; the assignment can still be finished.
         """
         who = self._annotator(annotator)
-        with self.transaction() as connection:
-            if latest := self._latest_open(connection, annotator):
-                self._touch(connection, latest.id)
+        with self.transaction():
+            if latest := self._latest_open(annotator):
+                self._touch(latest.id)
                 return latest
-            free = free_items(connection, self.study, who, self.clock() - RETURNED)
+            free = free_items(self._connection, self.study, who, self.clock() - RETURNED)
             if not free:
                 return None
-            number = db.put(connection, "assignments", **new_row(self.study, free[0], who))
-            event = self._happened(connection, annotator, number, "given")
-            self._touch(connection, number, opened=event)
-            return self._assignment_of(connection, annotator, number)
+            number = self._put("assignments", **new_row(self.study, free[0], who))
+            event = self._happened(annotator, number, "given")
+            self._touch(number, opened=event)
+            return self._assignment_of(annotator, number)
 
     def assignment(self, annotator: str, number: int) -> Assignment:
         """Return an assignment of an annotator; raises NotYours if there is none of this number."""
-        with self.transaction() as connection:
-            return self._assignment_of(connection, annotator, number)
+        with self.transaction():
+            return self._assignment_of(annotator, number)
 
     def keep_draft(self, annotator: str, number: int, part: str, form: Form) -> None:
         """Store a draft of the current part in place of an earlier one; raise NotYours, Stale or Invalid."""
-        with self.transaction() as connection:
-            before = self._assignment_of(connection, annotator, number)
+        with self.transaction():
+            before = self._assignment_of(annotator, number)
             if part != before.part:
                 raise Stale("This part of the task is stored already.")
             draft = read_answer(self.study, before, part, form, draft=True)
-            db.put(connection, "drafts", "REPLACE", assignment=number, part=part, content=draft)
-            self._touch(connection, number)
+            self._put("drafts", "REPLACE", assignment=number, part=part, content=draft)
+            self._touch(number)
 
     def answer(
         self, annotator: str, number: int, part: str, form: Form, version: int
@@ -117,36 +116,34 @@ class Store(db.Database):
         `version` is that of the assignment when the form was made. Sending the last stored answer again changes nothing and
         succeeds.
         """
-        with self.transaction() as connection:
-            before = self._assignment_of(connection, annotator, number)
+        with self.transaction():
+            before = self._assignment_of(annotator, number)
             stored = read_answer(self.study, before, part, form)
             if version != before.version:
-                self._refuse_other(connection, before, version, "answer", part, stored)
+                self._refuse_other(before, version, "answer", part, stored)
                 return before
             if part != before.part:
                 raise Stale("This part of the task is not the one that is to be done now.")
-            event = self._happened(
-                connection, annotator, number, "answer", part=part, content=stored
-            )
-            connection.execute(
+            event = self._happened(annotator, number, "answer", part=part, content=stored)
+            self._connection.execute(
                 "DELETE FROM drafts WHERE assignment = ? AND part = ?", [number, json.dumps(part)]
             )
             is_last = len(before.answers) + 1 == len(before.parts)
             ends = {"state": db.DONE, "closed": event} if is_last else {}
-            self._touch(connection, number, version=version + 1, **ends)
-            return self._assignment_of(connection, annotator, number)
+            self._touch(number, version=version + 1, **ends)
+            return self._assignment_of(annotator, number)
 
     def skip(self, annotator: str, number: int, reason: str, version: int) -> None:
         """Skip an assignment, so that others can get its item; stored parts count. Raise NotYours, Stale or Invalid."""
-        with self.transaction() as connection:
-            before = self._assignment_of(connection, annotator, number)
+        with self.transaction():
+            before = self._assignment_of(annotator, number)
             content = {"reason": checked_reason(reason)}
             if version != before.version:
-                return self._refuse_other(connection, before, version, "skip", "", content)
+                return self._refuse_other(before, version, "skip", "", content)
             if before.state != db.OPEN:
                 raise Stale("This task is finished already.")
-            event = self._happened(connection, annotator, number, "skip", content=content)
-            self._touch(connection, number, state=db.SKIPPED, closed=event, version=version + 1)
+            event = self._happened(annotator, number, "skip", content=content)
+            self._touch(number, state=db.SKIPPED, closed=event, version=version + 1)
 
     def undo(self, annotator: str) -> Assignment | None:
         """Reopen the annotator's last finished or skipped assignment; return None if there is none.
@@ -154,29 +151,29 @@ class Store(db.Database):
         Its answers stay in the history, no longer count, and become drafts. A second undo before anything else is stored
         changes nothing.
         """
-        with self.transaction() as connection:
-            latest = self._latest_open(connection, annotator)
-            if latest is not None and self._last(connection, latest.id).what == "undo":
+        with self.transaction():
+            latest = self._latest_open(annotator)
+            if latest is not None and self._last(latest.id).what == "undo":
                 return latest
-            ended = self._find(connection, annotator, "state != 'open' ORDER BY closed DESC")
+            ended = self._find(annotator, "state != 'open' ORDER BY closed DESC")
             if ended is None:
                 return None
             for part, content in ended.answers.items():
                 draft = {"assignment": ended.id, "part": part, "content": content}
-                db.put(connection, "drafts", "REPLACE", **draft)
-            event = self._happened(connection, annotator, ended.id, "undo")
+                self._put("drafts", "REPLACE", **draft)
+            event = self._happened(annotator, ended.id, "undo")
             reopened = {"state": db.OPEN, "since": event, "opened": event, "closed": 0}
-            self._touch(connection, ended.id, **reopened, version=ended.version + 1)
-            return self._assignment_of(connection, annotator, ended.id)
+            self._touch(ended.id, **reopened, version=ended.version + 1)
+            return self._assignment_of(annotator, ended.id)
 
     def progress(self, annotator: str) -> Progress:
         """Return the numbers of an annotator's tasks."""
         who = self._annotator(annotator)
-        with self.transaction() as connection:
+        with self.transaction():
             by_state = "SELECT state, count(*) AS number FROM assignments WHERE annotator = ? GROUP BY state"
-            rows = connection.execute(by_state, [annotator])
+            rows = self._connection.execute(by_state, [annotator])
             counts = Counter({row.state: row.number for row in rows})
-            left = len(free_items(connection, self.study, who, self.clock() - RETURNED))
+            left = len(free_items(self._connection, self.study, who, self.clock() - RETURNED))
         return Progress(counts[db.DONE], counts[db.SKIPPED], counts[db.OPEN], left)
 
     # --- reading everything ---
@@ -210,69 +207,65 @@ class Store(db.Database):
 
     def secret(self) -> str:
         """Return the secret that signs the sessions, which is made once."""
-        with self.transaction() as connection:
+        with self.transaction():
             made = secrets.token_urlsafe(32)
-            db.put(connection, "settings", "IGNORE", name="session_secret", value=made)
-            return db.setting(connection, "session_secret")
+            self._put("settings", "IGNORE", name="session_secret", value=made)
+            return self._setting("session_secret")
 
     # --- rows ---
 
     def _events(self, which: str = "") -> list[db.DatabaseRow]:
         """Return events with their assignments, in chronological order."""
         joined = f"SELECT * FROM assignments JOIN events ON assignment = assignments.id {which} ORDER BY events.id"
-        with self.transaction() as connection:
-            return connection.execute(joined).fetchall()
+        with self.transaction():
+            return self._connection.execute(joined).fetchall()
 
-    def _find(
-        self, connection: Connection, annotator: str, which: str, *values: Any
-    ) -> Assignment | None:
+    def _find(self, annotator: str, which: str, *values: Any) -> Assignment | None:
         query = f"SELECT * FROM assignments WHERE annotator = ? AND {which} LIMIT 1"
-        row = connection.execute(query, [annotator, *values]).fetchone()
-        return None if row is None else read_assignment(connection, row)
+        row = self._connection.execute(query, [annotator, *values]).fetchone()
+        return None if row is None else read_assignment(self._connection, row)
 
-    def _latest_open(self, connection: Connection, annotator: str) -> Assignment | None:
-        return self._find(connection, annotator, "state = 'open' ORDER BY opened DESC")
+    def _latest_open(self, annotator: str) -> Assignment | None:
+        return self._find(annotator, "state = 'open' ORDER BY opened DESC")
 
-    def _assignment_of(self, connection: Connection, annotator: str, number: int) -> Assignment:
+    def _assignment_of(self, annotator: str, number: int) -> Assignment:
         # Above 2^63 there is none, and SQLite takes no such number.
-        assignment = self._find(connection, annotator, "id = ?", number) if number < 2**63 else None
+        assignment = self._find(annotator, "id = ?", number) if number < 2**63 else None
         if assignment is None:
             raise NotYours("There is no such task for you.")
         return assignment
 
-    def _last(self, connection: Connection, number: int) -> db.DatabaseRow:
+    def _last(self, number: int) -> db.DatabaseRow:
         query = "SELECT * FROM events WHERE assignment = ? ORDER BY id DESC LIMIT 1"
-        return connection.execute(query, [number]).fetchone()
+        return self._connection.execute(query, [number]).fetchone()
 
-    def _refuse_other(
-        self, connection: Connection, before: Assignment, version: int, *event: Any
-    ) -> None:
+    def _refuse_other(self, before: Assignment, version: int, *event: Any) -> None:
         """Raise Stale unless the same form, with the same content, was stored last."""
-        last = self._last(connection, before.id)
+        last = self._last(before.id)
         if version != before.version - 1 or event != (last.what, last.part, last.content):
             raise Stale(
                 "This form is out of date: something else was stored of the task since it was opened."
             )
 
     def _happened(
-        self, connection: Connection, annotator: str, number: int, what: str, **values: Any
+        self,
+        annotator: str,
+        number: int,
+        what: str,
+        part: str = "",
+        content: JsonObject | None = None,
     ) -> int:
-        row: dict[str, Any] = {
-            "part": "",
-            "content": {},
-            "assignment": number,
-            "what": what,
-            "at": self.clock(),
-        }
-        role = self._annotator(annotator).role
-        return db.put(connection, "events", role=role, **row | values)
+        """Append an event of an assignment; return its number."""
+        role, at = self._annotator(annotator).role, self.clock()
+        about = {"assignment": number, "what": what, "role": role, "at": at}
+        return self._put("events", **about, part=part, content=content or {})
 
-    def _touch(self, connection: Connection, number: int, **values: Any) -> None:
+    def _touch(self, number: int, **values: Any) -> None:
         """Change columns of an assignment, and note that it was worked on now."""
         values["touched_at"] = self.clock()
         changes = ", ".join(f"{name} = ?" for name in values)
         query = f"UPDATE assignments SET {changes} WHERE id = ?"
-        connection.execute(query, [*values.values(), number])
+        self._connection.execute(query, [*values.values(), number])
 
 
 def _digest(token: str) -> str:
