@@ -122,8 +122,8 @@ def _add_start(app: FastAPI, study: Study, store: Store) -> None:
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
             kinds = [kind for kind, plan in study.plans.items() if annotator.role in plan.roles]
-            content |= {"annotator": annotator, "progress": store.progress(annotator.name)}
-            content["kinds"] = kinds
+            progress = store.progress(annotator.name)
+            content |= {"annotator": annotator, "progress": progress, "kinds": kinds}
             request.session["day"] = int(time.time() // 86400)  # renews the cookie once a day
         return _page(request, "start", content)
 

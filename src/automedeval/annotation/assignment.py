@@ -106,7 +106,7 @@ def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
         slots = [*judged, *(index for index in slots if index not in judged)]
     else:
         if item.kind == "jury":
-            slots = list(study.disputes[item.case_id].order)
+            slots = list(study.disputes[item.case_id].recorded.order)
         rng.shuffle(slots)
     numbers = dict.fromkeys(("version", "since", "opened", "closed", "touched_at"), 0)
     about = {

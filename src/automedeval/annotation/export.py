@@ -139,8 +139,6 @@ def _decision(answer: DatabaseRow, dispute: Dispute) -> JsonObject:
     line |= {"judge": dispute.recorded.judge, "rationale": None, "scores": None}
     if content["decision"] == "revise":
         line["scores"] = list(by_response(content["scores"], order, len(dispute.case.responses)))
-        line["rationale"] = (
-            renamed(content["rationale"], order, dispute.order, dispute.rubric.slot_word).strip()
-            or None
-        )
+        former, word = dispute.recorded.order, dispute.rubric.slot_word
+        line["rationale"] = renamed(content["rationale"], order, former, word).strip() or None
     return line

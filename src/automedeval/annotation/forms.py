@@ -223,9 +223,8 @@ def read_answer(
     before = seen_from(dispute.recorded, order, word)
     if tuple(scores) == before.scores and rationale == (before.rationale or "").strip():
         raise Invalid("Nothing is changed: please choose to keep the verdict, or revise it.")
-    revised = reordered(
-        ParsedAnswer(True, None, rationale or None, tuple(scores)), order, dispute.order, word
-    )
+    written = ParsedAnswer(True, None, rationale or None, tuple(scores))
+    revised = reordered(written, order, dispute.recorded.order, word)
     if not reads_back(format_verdict(revised, dispute.rubric), dispute.rubric, len(order)):
         raise Invalid(
             "The verdict holds a line that reads as scores, or a sign that programs read: leave it out."

@@ -30,16 +30,11 @@ class Dispute:
     line: Mapping  # of the queue; its order and models are exported
     case: Case  # with the responses that were judged: its own, or these and the reference
     rubric: Rubric
-    recorded: Verdict
+    recorded: Verdict  # in the order of the line
     judged: Verdict  # the judge's, which may be invalid
     # Title, as "Suggestion 1" or "Review 1", and text of each message, in order.
     exchanges: Sequence[tuple[str, str]]
     shown: tuple[int, ...]  # which response is in which slot of these messages
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """Return which response is in which slot of the queue's line."""
-        return tuple(self.line["order"])
 
 
 def read_disputes(

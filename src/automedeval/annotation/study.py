@@ -134,7 +134,7 @@ class Study:
         disputed = []
         for dispute in self.disputes.values():
             recorded, judges = _content_of(dispute.recorded), _content_of(dispute.judged)
-            disputed.append([*recorded, dispute.order, judges])
+            disputed.append([*recorded, dispute.recorded.order, judges])
         content: list[Any] = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
         if "harm" in self.plans:
             content.append(self.harm_rubric.fingerprint)
@@ -213,7 +213,10 @@ class _StudyReader(YamlFile):
             if (verdict.rationale or "").strip():
                 verdicts[case_id, judge] = verdict
         plans = self.plans(content, annotators, verdicts)
-        disputes = self.disputes(content, given, rubric) if "jury" in plans else {}
+        disputes: dict[str, Dispute] = {}
+        if "jury" in plans:
+            queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
+            disputes = read_disputes(queue, given, rubrics_with([]) | {rubric.name: rubric})
         items = []
         for plan in plans.values():
             able = number_able(annotators, plan.roles)
@@ -316,12 +319,6 @@ class _StudyReader(YamlFile):
                 both = (verdicts.get(key, verdict), verdict)
                 verdicts[key] = min(both, key=attrgetter("run", "order"))
         return verdicts
-
-    def disputes(
-        self, content: Mapping, cases: Mapping[str, Case], rubric: Rubric
-    ) -> dict[str, Dispute]:
-        queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
-        return read_disputes(queue, cases, rubrics_with([]) | {rubric.name: rubric})
 
     def plan(
         self,

@@ -315,7 +315,8 @@ _NO_REASON = re.compile(
 
 def _pattern(name: str, rubric: Rubric) -> re.Pattern:
     """Return one of the patterns above, for a rubric with a scale."""
-    known = {"word": re.escape(rubric.slot_word), "highest": str(rubric.bounds[1])}
+    assert rubric.scale is not None
+    known = {"word": re.escape(rubric.slot_word), "highest": str(rubric.scale[1])}
     return re.compile(filled(_PARTS[name], known), re.I | re.M)
 
 

@@ -16,7 +16,7 @@ from automedeval.models.checkpoints import checkpoint_folder, read_record
 from automedeval.records import RecordError, errors_at, read_json
 from automedeval.records.types import take
 from automedeval.rubrics.prompts import prompt_fingerprint
-from automedeval.rubrics.rubric import Rubric, packaged_rubrics, read_rubric, rubric_file
+from automedeval.rubrics.rubric import Rubric, read_rubric, rubric_path, rubrics_with
 
 FOLDER, RUBRIC, RECORD = "rubric", "rubric.yaml", "published.json"
 PACKAGED = "automedeval"  # the rubric of a checkpoint that was published without one
@@ -33,13 +33,13 @@ def rubric_to_publish(checkpoint: Path) -> str:
         if trained_for and (name := read_rubric(beside).name) not in trained_for:
             raise RecordError(f"{beside}: is {name}; it was trained for {', '.join(trained_for)}")
         return str(beside)
-    packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
+    packaged = rubrics_with([])
     if unpackaged := [name for name in trained_for if name not in packaged]:
         how = f"put it there as {FOLDER}/{RUBRIC}, with its template"
         raise RecordError(
             f"{checkpoint}: was trained for the rubric {unpackaged[0]}, which is not packaged: {how}"
         )
-    return packaged[trained_for[0]] if trained_for else PACKAGED
+    return packaged[trained_for[0]].place if trained_for else PACKAGED
 
 
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:
@@ -47,7 +47,10 @@ def files_to_publish(name: str, version: str) -> dict[str, bytes]:
     rubric = read_rubric(name)
     record = {"automedeval": version, "rubric": rubric.name, "fingerprint": rubric.fingerprint}
     record["prompts"] = prompt_fingerprint(rubric)
-    files = {RUBRIC: rubric_file(name), rubric.template: rubric.template_text.encode()}
+    files = {
+        RUBRIC: rubric_path(name)[0].read_bytes(),
+        rubric.template: rubric.template_text.encode(),
+    }
     files[RECORD] = (json.dumps(record, indent=1) + "\n").encode()
     return {f"{FOLDER}/{path}": content for path, content in files.items()}
 

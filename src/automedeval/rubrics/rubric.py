@@ -127,13 +127,13 @@ class Rubric:
     template: str
     template_text: str
     fingerprint: str
-    scale: tuple[int, int] | None = None
+    scale: tuple[int, int] | None
+    choices: dict[str, str]
+    output: dict[str, Any]
+    examples: tuple[dict[str, Any], ...]
+    title: str
+    source: str
     anchors: dict[int, str] = field(default_factory=dict)
-    choices: dict[str, str] = field(default_factory=dict)
-    output: dict[str, Any] = field(default_factory=dict)
-    examples: tuple[dict[str, Any], ...] = ()
-    title: str = ""
-    source: str = ""
     place: str = ""  # by which `read_rubric` found it
 
     @property
@@ -175,12 +175,6 @@ class Rubric:
         return (
             {word: word for word in self.criterion(name).words} if self.in_words else self.choices
         )
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Return the lowest and the highest score of a rubric that has a scale."""
-        assert self.scale is not None
-        return self.scale
 
     def key(self, what: str) -> str:
         """Return the key of "value", "score", "choices" or "rationale" in JSON; "" without one."""
@@ -253,7 +247,7 @@ def without_scale(rubric: str) -> bool:
 
 def read_rubric(name: str | Path) -> Rubric:
     """Read a packaged rubric by id, or a user's own by the path of its YAML file; RecordError if it is faulty."""
-    path, place = _rubric_path(name)
+    path, place = rubric_path(name)
     reader = _Reader(place)
     rubric = reader.rubric(
         reader.read(path), beside=path.parent if isinstance(path, Path) else None
@@ -261,12 +255,7 @@ def read_rubric(name: str | Path) -> Rubric:
     return replace(rubric, place=str(name))
 
 
-def rubric_file(name: str | Path) -> bytes:
-    """Return the content of a rubric's YAML file, as `read_rubric` finds it."""
-    return _rubric_path(name)[0].read_bytes()
-
-
-def _rubric_path(name: str | Path) -> tuple[Any, str]:
+def rubric_path(name: str | Path) -> tuple[Any, str]:
     """Return the path or packaged resource of a rubric, and what errors call it."""
     text = str(name)
     if text.endswith((".yaml", ".yml")):
