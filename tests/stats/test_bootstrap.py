@@ -30,7 +30,7 @@ def test_what_is_undefined_says_so():
     (single,) = shares(np.ones(1))
     assert single.value == 1.0
     assert single.low is None
-    assert single.reason == "one case has no interval"
+    assert single.reason == "one case or cluster has no interval"
     assert bootstrap.p_value(single) is None
     assert bootstrap.t_test(single) is None
     # Most resamples miss the only case that counts.

@@ -378,13 +378,14 @@ def log_of_run(job: Job, judge: BaseJudge, processes: Processes) -> Log:
 def judge_requests(job: Job, judge: BaseJudge, log: Log, *more: Any) -> str | None:
     """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers.
 
-    The record has the arguments that the run settled. RecordError if the default folder has verdicts
-    on another file.
+    The record has the arguments that the run settled. RecordError if the default folder has verdicts,
+    and none on this file.
     """
     columns_of = dict(judged_files(job.output))
-    for file in columns_of if job.args.output is None else ():
-        if Path(file).resolve() != Path(job.answers.file).resolve():
-            raise RecordError(f"{job.output} has verdicts on {file}: choose another --output")
+    judged = {Path(file).resolve() for file in columns_of}
+    if job.args.output is None and judged and Path(job.answers.file).resolve() not in judged:
+        others = ", ".join(columns_of)
+        raise RecordError(f"{job.output} has verdicts on {others}: choose another --output")
     columns = job.args.columns if job.answers.content.table else []
     guided = GUIDED if job.rubric.id == GUIDED else None  # an audit of this judge needs it
     settled = SimpleNamespace(

@@ -246,7 +246,7 @@ def estimate_from(
     figure = Estimate(value, n=n, approximate=cases < FEW_CASES, cases=cases, draws=draws)
     defined = draws[is_known(draws)]
     if cases < 2:
-        return replace(figure, reason="one case has no interval")
+        return replace(figure, reason="one case or cluster has no interval")
     if len(defined) < 0.95 * len(draws):
         missing = 1 - len(defined) / len(draws)
         return replace(figure, reason=f"undefined in {missing:.0%} of the resamples")
