@@ -171,7 +171,8 @@ def test_without_script_and_on_paper_the_figures_can_be_read(reports, browser):
 def test_each_topic_has_the_mean_score_of_each_model_in_the_same_cases(tmp_path):
     """By a loop over the verdicts, with an interval of clusters of three; a topic of one case is none."""
     scores = defaultdict(list)
-    cases = [case | {"cluster": n // 3} for n, case in enumerate(read(CASES))]
+    cases = [case | {"cluster": n // 3, "topic": f"t{n % 2}"} for n, case in enumerate(read(CASES))]
+    cases[-1]["topic"] = "rare"
     verdicts = agreeing_verdicts("good")
     verdicts[0]["scores"][0] = verdicts[0]["expected_scores"][0] = None
     topics = made(tmp_path, verdicts, cases=cases).result["topics"]
