@@ -362,6 +362,10 @@ def test_cases_of_one_cluster_count_once_beside_a_baseline(tmp_path):
     assert beside["difference"]["value"] == pytest.approx(np.mean(GAPS))
     assert beside["p"] == pytest.approx(ttest_1samp(means, 0).pvalue)
     assert "intervals are over clusters of the 8 cases: 2" in result["notes"]
+    for case, blank in zip(cases, [None, ""] * 4):
+        case["cluster"] = blank
+    alone = made(tmp_path, verdicts, cases=cases, baseline="a").result
+    assert beside_a(alone)["p"] == pytest.approx(ttest_1samp(GAPS, 0).pvalue)
     for case, judged in zip(cases, verdicts):
         case["cluster"] = "c"
         judged["scores"] = [3, 4]

@@ -60,7 +60,8 @@ class Cases:
     @cached_property
     def clusters(self) -> ndarray:
         """The number of each case's cluster, by what it says itself in "cluster": int [cases]; else it is one of its own."""
-        named = [str(case.extra.get("cluster", ["", at])) for at, case in enumerate(self.records)]
+        given = [case.extra.get("cluster") for case in self.records]
+        named = [str(["", at] if own in (None, "") else own) for at, own in enumerate(given)]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
         return np.array([numbers[name] for name in named], int)
 
