@@ -188,11 +188,14 @@ def _pearson_of_sums(sums: ndarray) -> ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         of_x = xx - x * x / n
         of_y = yy - y * y / n
-        # A constant side leaves rounding, not zero; scores within 1e-9 are the same.
-        least = SAME**2 * n
-        constant = (of_x <= least + 1e-12 * xx) | (of_y <= least + 1e-12 * yy)
         correlation = (xy - x * y / n) / np.sqrt(np.abs(of_x * of_y))
+    constant = no_spread(n, x, xx) | no_spread(n, y, yy)
     return only(correlation, ~constant & (n >= 2))
+
+
+def no_spread(count: ndarray, total: ndarray, squares: ndarray) -> ndarray:
+    """Return where so many values with this sum and sum of squares are the same, within 1e-9; rounding leaves some variance."""
+    return count * squares - total**2 <= count**2 * SAME**2 + 1e-12 * count * squares
 
 
 def rank_correlation(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:

@@ -91,12 +91,9 @@ def forecast(values: Sequence[float | None]) -> Tree:
         return {"reason": reason}
     u, v, q = best.x
     curve = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v)))
-    record: Tree = asdict(curve)
-    record |= {"small_rest": SMALL_REST, "round_of_small_rest": curve.round_of_small_rest()}
     freedom = rounds - LEAST_ROUNDS
     error = math.sqrt(2 * best.cost / freedom) if freedom else None
-    no_interval = None if freedom else EXACT
-    record |= {"residual_error": error, "no_interval": no_interval, "next": []}
+    ahead: list[Tree] = []
     inverse = np.linalg.pinv(best.jac)
     for t in range(rounds, rounds + AHEAD):
         value = curve.at(t)
@@ -106,8 +103,14 @@ def forecast(values: Sequence[float | None]) -> Tree:
             student = float(scipy.special.stdtrit(freedom, 0.975))
             reach = student * error * math.sqrt(spread @ spread + 1)
             line |= {"low": max(0.0, value - reach), "high": min(1.0, value + reach)}
-        record["next"].append(line)
-    return record
+        ahead.append(line)
+    return asdict(curve) | {
+        "small_rest": SMALL_REST,
+        "round_of_small_rest": curve.round_of_small_rest(),
+        "residual_error": error,
+        "no_interval": None if freedom else EXACT,
+        "next": ahead,
+    }
 
 
 def _flaw(u: float, v: float, q: float) -> str | None:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy import ndarray
 
-from automedeval.stats.agreement import SAME, centred
+from automedeval.stats.agreement import SAME, centred, no_spread
 from automedeval.stats.bootstrap import Statistic, case_sums, divide, is_known, only, undefined
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
@@ -60,14 +60,9 @@ def _icc(of_one: bool, sums: ndarray) -> ndarray:
             excess = (raters / (k - 1) - error) / targets
         whole = rows + excess + of_one * (k - 1) * (error + excess)
         variance = (squares - centre) / (count - 1)
-        none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
+        none = no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
         share = (rows - error) / whole
     return only(share, ~none & np.isfinite(share))
-
-
-def _no_spread(count: ndarray, total: ndarray, squares: ndarray) -> ndarray:
-    """Return where so many ratings with this sum and sum of squares are equal; rounding leaves some of their variance."""
-    return count * squares - total**2 <= count**2 * SAME**2 + 1e-12 * count * squares
 
 
 def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) -> Statistic:
@@ -82,7 +77,7 @@ def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) 
         values = centred(values, used)
         total = values.sum(axis=1)
         squares = (values**2).sum(axis=1)
-        disagreement = 2 * (count * squares - total**2) / others
+        disagreement = (count * squares - total**2) / others
         columns = case_sums((count, total, squares, disagreement), case, cases)
         return Statistic(columns, _interval_alpha, n, reason)
     if n == 0:
@@ -101,7 +96,7 @@ def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) 
 
 def _interval_alpha(sums: ndarray) -> ndarray:
     count, total, squares, disagreement = sums.T
-    by_chance = np.where(_no_spread(count, total, squares), 0.0, 2 * (count * squares - total**2))
+    by_chance = np.where(no_spread(count, total, squares), 0.0, count * squares - total**2)
     return 1 - divide(disagreement, divide(by_chance, count - 1))
 
 
