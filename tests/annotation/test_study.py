@@ -117,7 +117,6 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path):
     no_verdicts = a_study(tmp_path, verdicts=None, rate={})
     questions = write_questions(tmp_path, title="Mine")
     own_questions = a_study(tmp_path, verdict_rubric=questions)
-    assert own_questions.verdict_questions.title == "Mine"
     write_study(tmp_path)
     verdicts = [verdict_by_x(number, (5, 5, 5)) for number in range(4)]
     write_lines(tmp_path / "verdicts.jsonl", verdicts)

@@ -212,7 +212,6 @@ class Questions:
     `anchors` maps values of the scale (lowest, highest) to their meaning, `tags` the name of an error to its description.
     """
 
-    title: str
     criteria: tuple[Criterion, ...]
     scale: tuple[int, int]
     anchors: dict[int, str]
@@ -355,7 +354,7 @@ class _Reader(YamlFile):
         criteria = tuple(self.criteria(keys["criteria"]))
         if not criteria:
             self.fail("criteria", "needs at least one criterion")
-        return Questions(keys["title"], criteria, scale, anchors, tags, fingerprint)
+        return Questions(criteria, scale, anchors, tags, fingerprint)
 
     def texts(self, mapping: dict, inside: str) -> dict[str, str]:
         """Return a mapping of texts to texts."""

@@ -84,15 +84,11 @@ def people_of(labels: Labels, cases: Cases) -> People:
             "no response has a strict majority of labels on each of its criteria, and positive "
             "points"
         )
-    people = People(
-        cases.panel,
-        [f"the majority of {len(labels)} physicians" if len(labels) > 1 else "1 physician"],
-        ["criteria"],
-        scores[None, :, None],
-        alone="physicians stand beside each other by the criteria that they labelled"
-        if len(labels) > 1
-        else People.alone,
-    )
+    who, alone = "1 physician", People.alone
+    if len(labels) > 1:
+        who = f"the majority of {len(labels)} physicians"
+        alone = "physicians stand beside each other by the criteria that they labelled"
+    people = People(cases.panel, [who], ["criteria"], scores[None, :, None], alone=alone)
     labelled = np.unique(cases.response_of[labelled_items(labels)])
     if left_out := np.isnan(scores[labelled]).sum():
         people.notes.append(
