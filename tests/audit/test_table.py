@@ -37,7 +37,7 @@ READER = ScoreReader(VerdictTable(CASES, VERDICTS, read_rubric("automedeval")))
 def outcome_of(perturbation: Perturbation, kind: str, case: int, *found: Any, **more: Any):
     request = Request(CASES.records[case], (0, 1, 2))
     trial = Trial(perturbation, kind, kind, request, request, request, **more)
-    return Outcome(trial, case, *found)
+    return Outcome(trial, *found)
 
 
 @each_row("limits, share, shift, outcome")

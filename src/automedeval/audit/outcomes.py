@@ -43,7 +43,6 @@ class Outcome:
     """What a change did."""
 
     trial: Trial
-    case: int  # its number
     # Of scores, in steps; without sign where a score should stay; empty if one is invalid.
     shifts: Sequence[float] = ()
     hits: int = 0  # what the perturbation's share counts
@@ -98,14 +97,13 @@ class ScoreReader:
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the verdicts on the two sides."""
         judged, should = self.judged, trial.perturbation.should
-        case = judged.cases.index[trial.clean.case.id]
         own = _sides(own_values(before, judged.rubric), own_values(after, judged.rubric))
         best = own
         if judged.has_expected:
             best = _sides(expected_values(before), expected_values(after))
         is_read = not set(after.unread) - set(before.unread)
         if not (best and own and is_read and trial.target in (None, *best.before)):
-            return Outcome(trial, case, lost=1)
+            return Outcome(trial, lost=1)
         if should == "stay":
             distance = _distance(trial, best)
             shift = float(in_steps(distance, judged.step))
@@ -114,15 +112,15 @@ class ScoreReader:
                 same = _distance(trial, own) <= SAME
             elif trial.perturbation.edits and judged.scale:  # other words, as where pairs are won
                 same = not judged.relation_of(distance, BAND)
-            return Outcome(trial, case, [shift], int(not same), 1)
+            return Outcome(trial, [shift], int(not same), 1)
         compared = sorted(best.before) if trial.target is None else [trial.target]
         gaps = [best.after[index] - best.before[index] for index in compared]
         shifts = in_steps(gaps, judged.step).tolist()  # by how many steps each of them rose
         if should == "keep the order":
-            return Outcome(trial, case, shifts, *self._turned(trial, own))
+            return Outcome(trial, shifts, *self._turned(trial, own))
         way = -1 if should == "fall" else 1
         moved = [shift for shift in shifts if way * shift >= LEAST]
-        return Outcome(trial, case, shifts, len(moved), len(shifts))
+        return Outcome(trial, shifts, len(moved), len(shifts))
 
     def _turned(self, trial: Trial, sides: Sides) -> tuple[int, int]:
         """Return how many pairs a change turns round, of how many that have the changed response."""
@@ -255,7 +253,7 @@ class CriteriaReader:
             hits, counted = gained != 0, read
             shifts = [abs(shift) for shift in shifts]
         counts = (int(which.sum()) for which in (hits, counted, known & ~read, known))
-        return Outcome(trial, self.judged.cases.index[case.id], shifts, *counts)
+        return Outcome(trial, shifts, *counts)
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""

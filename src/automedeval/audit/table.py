@@ -49,7 +49,7 @@ def table(
     for outcome in outcomes:
         made[outcome.trial.perturbation.name].append(outcome)
     measured = {row.name: reader.measure(row) for row in perturbations}
-    tree = {name: _figures(made[name], measured[name], len(cases)) for name in measured}
+    tree = {name: _figures(made[name], measured[name], cases) for name in measured}
     estimates = estimate(tree, len(cases), resamples)
     rows = []
     for perturbation in perturbations:
@@ -98,7 +98,7 @@ def _kept(perturbation: Perturbation, row: JsonObject) -> dict[str, bool]:
     return kept
 
 
-def _figures(outcomes: Sequence[Outcome], measured: Measure | None, cases: int) -> JsonObject:
+def _figures(outcomes: Sequence[Outcome], measured: Measure | None, cases: Cases) -> JsonObject:
     """Return the figures of a perturbation, of all trials that are no controls and by section and kind."""
     changes = [outcome for outcome in outcomes if not outcome.trial.control]
     controls = [outcome for outcome in outcomes if outcome.trial.control]
@@ -111,19 +111,20 @@ def _figures(outcomes: Sequence[Outcome], measured: Measure | None, cases: int) 
     return figures
 
 
-def _by_kind(outcomes: Sequence[Outcome], cases: int) -> JsonObject:
+def _by_kind(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
     kinds: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         kinds[outcome.trial.kind].append(outcome)
     return {kind: _sums(of_kind, cases) for kind, of_kind in sorted(kinds.items())}
 
 
-def _sums(outcomes: Sequence[Outcome], cases: int) -> JsonObject:
+def _sums(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
     """Return the share of what counts, the mean shift, and the share of what is not read any more."""
-    sums = np.zeros((6, cases))
+    sums = np.zeros((6, len(cases)))
     for outcome in outcomes:
         counts = (outcome.hits, outcome.counted, outcome.lost, outcome.asked)
-        sums[:, outcome.case] += *counts, sum(outcome.shifts), len(outcome.shifts)
+        case = cases.index[outcome.trial.clean.case.id]
+        sums[:, case] += *counts, sum(outcome.shifts), len(outcome.shifts)
     hits, counted, lost, asked, moved, shifts = sums
     return {
         "share": ratio(hits, counted, NOTHING),

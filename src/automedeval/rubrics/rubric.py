@@ -248,9 +248,7 @@ def read_rubric(name: str | Path) -> Rubric:
     """Read a packaged rubric by id, or a user's own by the path of its YAML file; RecordError if it is faulty."""
     path, place = rubric_path(name)
     reader = _Reader(place)
-    rubric = reader.rubric(
-        reader.read(path), beside=path.parent if isinstance(path, Path) else None
-    )
+    rubric = reader.rubric(reader.read(path), beside=path.parent)
     return replace(rubric, place=str(name))
 
 
@@ -277,7 +275,7 @@ def read_questions(name: str) -> Questions:
 
 
 class _Reader(YamlFile):
-    def rubric(self, content: Any, beside: Path | None) -> Rubric:
+    def rubric(self, content: Any, beside: Any) -> Rubric:
         keys = self.values(content, KEYS)
         is_checklist = keys["mode"] == "checklist"
         keys["grammar"] = self.values(keys["output"], OUTPUT, "output.")["grammar"]
@@ -398,13 +396,13 @@ class _Reader(YamlFile):
             self.fail("choices", "two choices have the same word")
         return choices
 
-    def template(self, name: str, beside: Path | None) -> str:
+    def template(self, name: str, beside: Any) -> str:
         # A rubric may come from other people: its template stands beside it, and no file elsewhere is read.
         if not re.fullmatch(r"[^/\\:]+", name):
             problem = "must be the name of a file without a folder, such as my_rubric.jinja"
             self.fail("template", f"{problem}, not {name!r}")
         for folder in (beside, TEMPLATES):
-            if folder is not None and (folder / name).is_file():
+            if (folder / name).is_file():
                 with errors_at(f"{self.place}: template"):
                     return read_text(folder / name, name)
         self.fail(
