@@ -106,7 +106,7 @@ def opened(path: Path, **options: object) -> Iterator[Store]:
 def client_of(store: Store, secure: bool = False) -> TestClient:
     """Return a client of the application, without a server."""
     address = "https://testserver" if secure else "http://testserver"
-    return TestClient(make_app(store.study, store, secret="of the test", secure=secure), address)
+    return TestClient(make_app(store, secret="of the test", secure=secure), address)
 
 
 def physician(store: Store, name: str = "physician-2") -> Physician:
@@ -126,7 +126,7 @@ def stored(store: Store) -> list[str]:
 def served(store: Store) -> Iterator[str]:
     """Serve the page of a store from a thread; yield its address."""
     config = uvicorn.Config(
-        make_app(store.study, store, secret="of the test", secure=False), log_level="warning"
+        make_app(store, secret="of the test", secure=False), log_level="warning"
     )
     server = uvicorn.Server(config)
     with socket.socket() as listening:

@@ -19,7 +19,7 @@ from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.security import PAGES, field_of, protect
 from automedeval.annotation.store import NotYours, Stale, Store
-from automedeval.annotation.study import Annotator, Study
+from automedeval.annotation.study import Annotator
 from automedeval.annotation.validation import Invalid, Refused, values_of
 from automedeval.records import JsonObject
 from automedeval.records.templates import environment
@@ -43,16 +43,16 @@ def page_templates() -> Jinja2Templates:
     return Jinja2Templates(env=made)
 
 
-def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAPI:
+def make_app(store: Store, *, secret: str, secure: bool) -> FastAPI:
     """Return the page of a study, for browsers that reach it by https alone if `secure`.
 
     `secret` signs session cookies; a new one ends all sessions.
     """
-    app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title=store.study.title, docs_url=None, redoc_url=None, openapi_url=None)
     protect(app, secret, secure)
-    _add_start(app, study, store)
-    _add_tasks(app, study, store)
-    _add_errors(app, study, store)
+    _add_start(app, store)
+    _add_tasks(app, store)
+    _add_errors(app, store)
     return app
 
 
@@ -83,7 +83,7 @@ def _see(request: Request, place: str) -> Response:
     return RedirectResponse(place, 303)
 
 
-def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
+def _add_errors(app: FastAPI, store: Store) -> None:
     """Answer what is refused by a page: the form with the values entered, where `_form_again` returns it."""
 
     def message(request: Request, status: int, heading: str, text: str) -> Response:
@@ -103,12 +103,12 @@ def _add_errors(app: FastAPI, study: Study, store: Store) -> None:
     def refused(request: Request, error: Refused) -> Response:
         with suppress(Refused):  # who is signed out meanwhile is shown the message
             is_form = isinstance(error, Invalid | Stale)
-            if is_form and (page := _form_again(request, study, store, error)):
+            if is_form and (page := _form_again(request, store, error)):
                 return page
         return message(request, error.status, error.heading, str(error))
 
 
-def _add_start(app: FastAPI, study: Study, store: Store) -> None:
+def _add_start(app: FastAPI, store: Store) -> None:
     def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
         return Response((PAGES / name).read_bytes(), media_type=ASSETS[name])
@@ -118,10 +118,11 @@ def _add_start(app: FastAPI, study: Study, store: Store) -> None:
 
     @app.get("/")
     def start(request: Request) -> Response:
-        content: JsonObject = {"study": study, "annotator": None}
+        content: JsonObject = {"study": store.study, "annotator": None}
         with suppress(SignedOut):
             annotator = _signed_in(request, store)
-            kinds = [kind for kind, plan in study.plans.items() if annotator.role in plan.roles]
+            plans = store.study.plans.items()
+            kinds = [kind for kind, plan in plans if annotator.role in plan.roles]
             progress = store.progress(annotator.name)
             content |= {"annotator": annotator, "progress": progress, "kinds": kinds}
             request.session["day"] = int(time.time() // 86400)  # renews the cookie once a day
@@ -131,7 +132,7 @@ def _add_start(app: FastAPI, study: Study, store: Store) -> None:
     def invitation(request: Request, token: str) -> Response:
         # Mail scanners follow links, so only the button on the page signs in.
         annotator = store.annotator_of(token)
-        content = {"study": study, "annotator": annotator, "token": token}
+        content = {"study": store.study, "annotator": annotator, "token": token}
         return _page(request, "invitation", content, 200 if annotator else 404)
 
     @app.post("/invitation/{token}")
@@ -168,13 +169,13 @@ def _part_of(assignment: Assignment, slug: str) -> str:
 
 def _task_page(
     request: Request,
-    study: Study,
     store: Store,
     assignment: Assignment,
     part: str,
     error: Refused | None = None,
 ) -> Response:
     """Return the form of the current part, filled with the draft, or after an error with the values entered."""
+    study = store.study
     sheet = forms.sheet_of(study, assignment, part)
     fields = sheet["fields"]
     values = values_of(fields, forms.first_content(study, assignment, part))
@@ -195,7 +196,7 @@ def _task_page(
     return _page(request, "task", content, error.status if error else 200)
 
 
-def _form_again(request: Request, study: Study, store: Store, error: Refused) -> Response | None:
+def _form_again(request: Request, store: Store, error: Refused) -> Response | None:
     """Return the form with the values entered and the error; None if its part is not the one to be done now."""
     if (number := request.path_params.get("number")) is None:
         return None
@@ -204,10 +205,10 @@ def _form_again(request: Request, study: Study, store: Store, error: Refused) ->
     part = assignment.part
     if part is None or slug not in (None, forms.slug_of(assignment, part)):
         return None
-    return _task_page(request, study, store, assignment, part, error)
+    return _task_page(request, store, assignment, part, error)
 
 
-def _add_tasks(app: FastAPI, study: Study, store: Store) -> None:
+def _add_tasks(app: FastAPI, store: Store) -> None:
     @app.post("/next")
     def next_task(request: Request) -> Response:
         return _see_task(request, store.next(_signed_in(request, store).name))
@@ -220,7 +221,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store) -> None:
     def task(request: Request, number: int) -> Response:
         assignment = _task_of(request, store, number)
         if assignment.part is not None:
-            return _task_page(request, study, store, assignment, assignment.part)
+            return _task_page(request, store, assignment, assignment.part)
         return _page(request, "finished", {"assignment": assignment})
 
     @app.post("/tasks/{number:int}/skip")

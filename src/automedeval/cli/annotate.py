@@ -18,7 +18,6 @@ from automedeval.records.command_line import parse
 
 if TYPE_CHECKING:  # fastapi is slow to import
     from automedeval.annotation.store import Store
-    from automedeval.annotation.study import Study
 
 KEEP_ALIVE = 75  # seconds
 ADDRESS = re.compile("https?://[^/?]+/*")
@@ -77,10 +76,10 @@ def main() -> None:
                 print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}")
         else:
-            serve(args, study, store)
+            serve(args, store)
 
 
-def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
+def serve(args: AnnotateArguments, store: "Store") -> None:
     """Serve the page until it is interrupted."""
     import uvicorn
 
@@ -88,10 +87,9 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
 
     # The port is opened first, so that links, which are shown once, are not lost if it is in use.
     with listening(args.host, args.port) as port:
-        app = make_app(
-            study, store, secret=store.secret(), secure=args.address.startswith("https://")
-        )
-        greet(args, study, store)
+        is_secure = args.address.startswith("https://")
+        app = make_app(store, secret=store.secret(), secure=is_secure)
+        greet(args, store)
         sys.stdout.flush()
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
         # browsers and proxies pause, because a form sent while one is closed would be lost.
@@ -112,8 +110,9 @@ def listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port))
 
 
-def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
+def greet(args: AnnotateArguments, store: "Store") -> None:
     """Print the numbers of the study, how far everybody is, new invitation links, and the address."""
+    study = store.study
     print(
         f"{study.title}: cases: {len(study.cases):,}, items: {len(study.items):,}, annotators: {len(study.annotators)}"
     )
