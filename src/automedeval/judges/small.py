@@ -180,7 +180,7 @@ def load_small_judge(
     folder: Path,
     rubric: Rubric,
     encoder: EncoderArguments,
-    device: str = "auto",
+    device: str,
     **options: Any,
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote.

@@ -8,7 +8,7 @@ it runs no Python, reads no file, changes nothing that it is given, and writes a
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -137,7 +137,7 @@ class Turn:
 
     text: str
     block: str
-    names: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, Any]
 
 
 def discussion_messages(

@@ -283,7 +283,7 @@ def _case_of(verdict: Verdict) -> Case:
 
     RecordError if it does not record the models.
     """
-    if len(verdict.models) <= max(verdict.order, default=-1):
+    if not verdict.models:
         raise RecordError(
             f"case {verdict.case_id!r}: the verdict does not name the models whose responses it "
             "is on"
