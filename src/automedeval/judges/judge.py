@@ -27,7 +27,6 @@ from automedeval.rubrics.published import PACKAGED, rubric_of
 CRITERIA = (
     "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
 )
-_PLAN = ("orders", "seed", "runs", "baseline")  # the options of `plan_requests`
 # The kinds of judges, see `parse_model`, that see each response once, by itself, and those of them that read no passages of a
 # store. Any other kind is a language model: it reads any rubric, in every order and as often as wanted.
 _APART, _WITHOUT_BOOKS = ("small", "likelihood", "baseline"), ("likelihood", "baseline")
@@ -104,16 +103,17 @@ def judge_rubric(
     own = rubric_of(model, rubric) if kind == "checkpoint" else rubric
     if own is not None:
         return own
-    reads_references = kind not in _APART and cases is not None
-    if reads_references and all(case.reference for case in cases or ()):
-        return read_rubric(GUIDED)
-    return read_rubric(PACKAGED)
+    if kind in _APART or cases is None:
+        return read_rubric(PACKAGED)
+    return read_rubric(GUIDED if all(case.reference for case in cases) else PACKAGED)
 
 
 def planner(spec: str, rubric: Rubric, **options: Any) -> Planner:
-    """Return the `plan` of the judge that `load_judge` would make, without its model; RecordError: it cannot do the options."""
+    """Return the `plan` of the judge that `load_judge` would make, without its model; RecordError: it cannot do the options.
+
+    They are those of `plan_requests`; `load_judge`, which needs no plan, has all of its own checked.
+    """
     kind = parse_model(spec)[0]
-    plan = {name: value for name, value in options.items() if name in _PLAN}
     is_checklist, is_apart = rubric.mode == "checklist", kind in _APART
     fault = None
     if options.get("search") and kind in _WITHOUT_BOOKS:
@@ -123,13 +123,13 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Planner:
     elif kind == "small" and not rubric.scale:
         fault = f"reads a scale, and --rubric {rubric.id} gives choices"
     elif is_checklist or is_apart:
-        if plan.get("orders", "1") != "1" or plan.get("baseline"):
+        if options.get("orders", "1") != "1" or options.get("baseline"):
             fault = "sees each response by itself: no --orders and no --baseline"
-        elif not is_checklist and plan.get("runs", 1) > 1:
+        elif not is_checklist and options.get("runs", 1) > 1:
             fault = "says the same each time: no --runs"
     if fault:
         raise RecordError(f"--judge {spec}: {fault}")
-    return plan_apart if is_apart else partial(plan_requests, rubric=rubric, **plan)
+    return plan_apart if is_apart else partial(plan_requests, rubric=rubric, **options)
 
 
 def references_note(judge: BaseJudge, cases: Iterable[Case]) -> list[str]:
