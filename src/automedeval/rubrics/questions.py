@@ -52,14 +52,9 @@ def questions_of(answer: Answer, rubric: Rubric, slots: int) -> list[str]:
     questions: dict[str, str] = {}
     for match in _QUESTION.finditer(text):
         question = match[1].strip(" \t\r*_`")[:_LONGEST_QUESTION]
-        broken_off = (
-            answer.truncated
-            and not text[match.end() :].strip()
-            and not question.endswith(("?", "？"))
-        )
-        if not broken_off and normalise(question) not in (
-            "",
-            "what is",
-        ):  # the bare form asks nothing
-            questions.setdefault(normalise(question), question)
+        is_last = not text[match.end() :].strip()
+        broken_off = answer.truncated and is_last and not question.endswith(("?", "？"))
+        asked = normalise(question)
+        if not broken_off and asked not in ("", "what is"):  # the bare form asks nothing
+            questions.setdefault(asked, question)
     return list(questions.values())[:_MOST_AT_ONCE]

@@ -59,10 +59,13 @@ KEYS: Keys = {
     "examples": (list, []),
     "template": (str,),
 }
-TEXTS = dict.fromkeys(("value_key", "choices_key", "score_key", "rationale_key"), (str, None))
-TRAINED = ("answer", "values")
-OUTPUT: Keys = {"grammar": (str, ..., GRAMMARS), "slot": (str, None), "order": (list, None)}
-OUTPUT |= TEXTS | {"trained": (str, "answer", TRAINED)}
+OUTPUT: Keys = {
+    "grammar": (str, ..., GRAMMARS),
+    "slot": (str, None),
+    "order": (list, None),
+    **dict.fromkeys(("value_key", "choices_key", "score_key", "rationale_key"), (str, None)),
+    "trained": (str, "answer", ("answer", "values")),
+}
 CRITERION: Keys = {
     "name": (str,),
     "description": (str,),
