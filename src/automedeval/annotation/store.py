@@ -257,7 +257,7 @@ class Store(db.Database):
     ) -> int:
         """Append an event of an assignment; return its number."""
         role, at = self._annotator(annotator).role, self.clock()
-        about = {"assignment": number, "what": what, "role": role, "at": at}
+        about: JsonObject = {"assignment": number, "what": what, "role": role, "at": at}
         return self._put("events", **about, part=part, content=content or {})
 
     def _touch(self, number: int, **values: Any) -> None:
