@@ -16,6 +16,7 @@ from huggingface_hub import RepoCard
 from automedeval.records import RecordError, foreign_errors_at, read_lines
 from automedeval.records.hub_names import HUB_ID
 from automedeval.records.package_data import packaged
+from automedeval.records.tables.columns import RATINGS
 from automedeval.study.publishing.paths import Content, read_bytes, shorten_paths
 
 MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
@@ -26,9 +27,12 @@ SECRETS = {
     kind: re.compile(pattern.encode())
     for kind, pattern in packaged("study/publishing", "secrets").items()
 }
+# What the column or key of a rater is called, as tables of ratings are read, and a value that may name one.
+RATER, A_NAME = "|".join(RATINGS["annotator"]).replace("_", r"[\W_]?"), RULES["name"]
 # Where a file of some suffix names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
 PEOPLE = {
-    f".{suffix}": re.compile(pattern.encode()) for suffix, pattern in RULES["annotators"].items()
+    f".{suffix}": re.compile(pattern.replace("RATER", RATER).replace("NAME", A_NAME).encode())
+    for suffix, pattern in RULES["annotators"].items()
 }
 ROWS = (".parquet", ".jsonl")  # files that are read row by row
 # Hidden, caches, what training resumes from.
@@ -92,10 +96,11 @@ def check(
         elif suffix != ".safetensors":
             _check_file(place, suffix, read_bytes(content), people.get(suffix))
     check_card(read_bytes(contents[CARD]).decode("utf-8-sig"), kind, str(source / CARD))
-    closed = []
-    for name, rows in sorted(licences.items()):
-        if CLOSED.search(name.lower()):
-            closed.append(f"{rows:,} under {name!r}")
+    closed = [
+        f"{rows:,} under {name!r}"
+        for name, rows in sorted(licences.items())
+        if CLOSED.search(name.lower())
+    ]
     if kind == DATASET and public and closed:
         how = "remove them, state their licence, or keep the data set private"
         raise RecordError(
