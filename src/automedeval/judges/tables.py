@@ -66,8 +66,9 @@ class Verdicts(list[Verdict]):
         by_id, table = {case.id: case for case in cases}, []
         for verdict in self:
             case = by_id.get(verdict.case_id)
+            models = verdict.models or (case.models if case else ())
             for slot, index in enumerate(verdict.order):
-                model = verdict.models[index] if verdict.models else None
+                model = models[index] if models else None
                 row = {
                     "case_id": verdict.case_id,
                     **_shown(verdict, case, index),
@@ -90,9 +91,11 @@ def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
     """Return the row, the question and the answer that a verdict is on, as far as they are known."""
     facts: JsonObject = {"row": verdict.row, "question": verdict.question}
     if case is not None:
-        facts["row"] = case.row_of(index) or verdict.row
-        facts["question"] = question_text(case.question)
-        facts["answer"] = case.responses[index].text
+        facts |= {
+            "row": case.row_of(index) or verdict.row,
+            "question": question_text(case.question),
+            "answer": case.responses[index].text,
+        }
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
