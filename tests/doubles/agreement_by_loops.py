@@ -347,10 +347,15 @@ class Loops:
                 tables[side][pair] = both
         return {side: accuracies(table)["concordance"] for side, table in tables.items()}
 
-    def won(self, row: "Row") -> Relations:
-        """Return the relations by which pairs are won: on a scale expected scores are equal up to 0.25, as they are shown."""
+    def band(self, row: "Row") -> float:
+        """Return up to which gap expected scores on a scale are equal, 0.25 as shown; 0 of others."""
         has_scale = "automedeval@1" in {verdict["rubric"] for verdict in row.verdicts}
-        return self.ordered(row.expected, 0.255) if row.expected and has_scale else row.relations
+        return 0.255 if row.expected and has_scale else 0.0
+
+    def won(self, row: "Row") -> Relations:
+        """Return the relations by which pairs are won."""
+        band = self.band(row)
+        return self.ordered(row.expected, band) if band else row.relations
 
     def ordered(self, scores: Scores, same: float = SAME) -> Relations:
         """Return a judge's relations: an empty response loses a tie with an answer."""
@@ -517,11 +522,13 @@ class Row:
             return None
         if verdict["choices"]:
             return (1 + np.sign(self.criteria_won(verdict, first))) / 2
-        scores = verdict["expected_scores"] or verdict["scores"]
+        whole = None if self.expected else verdict["scores"]
+        scores = whole or verdict["expected_scores"]
         if scores[first] is None or scores[second] is None:
             return None
         difference = scores[first] - scores[second]
-        return 0.5 if abs(difference) < 5e-5 else float(difference > 0)
+        band = max(self.loops.band(self), 5e-5)
+        return 0.5 if abs(difference) < band else float(difference > 0)
 
     def criteria_won(self, verdict: dict, place: int) -> int:
         """Return the number of criteria that a response wins of a pair, less those that it loses."""

@@ -354,7 +354,9 @@ def test_reliability_is_that_of_pingouin_and_krippendorff(files, figures):
         wanted = by_type[["ICC(A,1)", "ICC(A,k)"]].to_dict()
         data = wide.T.to_numpy()
         wanted[f"alpha ({level})"] = krippendorff.alpha(data, level_of_measurement=level)
-        assert values_of(reliability[criterion]) == pytest.approx(wanted, abs=1e-9)
+        found = dict(reliability[criterion])
+        assert found.pop("answers of ICC") == len(whole)
+        assert values_of(found) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_candidates_are_compared_as_by_pandas(files, figures):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from automedeval.meta_evaluation.agreement.baselines import best_baseline
+from automedeval.meta_evaluation.agreement.baselines import ABOVE_OTHERS, best_baseline
+from automedeval.metrics.embedding import QUESTION
 from automedeval.stats.bootstrap import (
     Estimate,
     adjust,
@@ -33,8 +34,11 @@ def best(gaps: dict[str, float | Estimate]) -> dict | None:
 def test_every_baseline_counts_and_worse_is_adjusted_for_their_number():
     weak, loss = gap(0.044), gap(-0.044)  # p is about .03
     assert 0.02 < best({BM25: weak})["p"] < 0.04
-    assert best({BM25: weak, LONGER: gap(0.3)})["outcome"] == "better"
-    assert best({BM25: weak, LONGER: gap(0.045), "random": gap(0.03)})["outcome"] == "not better"
+    assert best({BM25: weak, QUESTION: gap(0.3)})["outcome"] == "better"
+    assert best({BM25: weak, LONGER: gap(0.3)})["outcome"] == ABOVE_OTHERS
+    assert (
+        best({QUESTION: weak, LONGER: gap(0.045), "random": gap(0.03)})["outcome"] == "not better"
+    )
     assert best({BM25: loss})["outcome"] == "worse"
     among = best({BM25: loss, LONGER: gap(0.0)})
     assert (among["name"], among["outcome"]) == (BM25, "not better")
@@ -55,13 +59,13 @@ def test_without_an_interval_nothing_is_said():
 
 def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse():
     """One of three baselines is as good as the judge: a wrong claim in about 5 of 100 studies at most, each way in half."""
-    rng, outcomes = np.random.default_rng(7), []
+    rng, outcomes, names = np.random.default_rng(7), [], (QUESTION, BM25, LONGER)
     for _ in range(200):
         right = rng.random((80, 4)) < [0.7, 0.7, 0.6, 0.5]  # the judge, and three baselines
         judge, *others = bootstrap(
             [ratio(column.astype(float), np.ones(80)) for column in right.T], 80, 400
         )
-        found = best({str(number): difference(judge, other) for number, other in enumerate(others)})
+        found = best({name: difference(judge, other) for name, other in zip(names, others)})
         outcomes.append(found["outcome"])
     assert outcomes.count("better") <= 0.05 * 200
     assert outcomes.count("worse") <= 0.05 * 200

@@ -18,6 +18,7 @@ from doubles.agreement_study import (
 from programs import ENCODER, failed, flags, needs_encoder, run_command, succeeded
 from tables import holds_all, rows_of
 
+from automedeval.meta_evaluation.agreement.baselines import ABOVE_OTHERS
 from automedeval.meta_evaluation.facts import (
     Audit,
     JudgeProfile,
@@ -96,7 +97,7 @@ def test_the_list_is_ordered():
     assert [*facts_of(JudgeProfile("j", blind_to=[]))] == given["facts"][1:4]
 
 
-@pytest.mark.parametrize("outcome", [None, "worse", "not better", "better"])
+@pytest.mark.parametrize("outcome", [None, "worse", "not better", ABOVE_OTHERS, "better"])
 @pytest.mark.parametrize("passes", [False, True])
 def test_trust_needs_ratings_or_an_audit(outcome, passes):
     profile = JudgeProfile("small", outcome=outcome, audit=Audit(9, passes, None, passes))

@@ -35,7 +35,7 @@ def test_reports_agreement_with_people_and_baselines(tmp_path):
     assert {each["second"] for each in result["comparisons"]} == baselines
     assert result["people"]["raters"] == "crossed"
     assert page.count('class="shares"') == 6, "three pairs by the judge, and by people"
-    assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
+    assert "<dt>Wins most pairs</dt><dd>No model clearly wins most pairs. " in page
 
 
 def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
@@ -53,7 +53,14 @@ def test_raters_who_did_not_rate_all_are_partly_crossed_and_it_is_said(tmp_path)
     result = report.result
     assert "; the raters of two models may differ. Lines" in report.page
     assert result["people"]["raters"] == "partly crossed"
-    assert "ICC(1,1)" in result["people"]["reliability"]["fluency"]
+    figures = result["people"]["reliability"]["fluency"]
+    assert "ICC(1,1)" in figures
+    assert figures["answers of ICC"] == figures["ICC(1,1)"]["n"] == 90
+    report = made(tmp_path, agreeing_verdicts(), raters="crossed", ratings=read(RATINGS)[5:])
+    (answers,) = re.findall(
+        '<th scope="col">answers of ICC</th>.*?<td>([0-9]+)</td>', report.page, re.S
+    )
+    assert int(answers) < 90, "those that all rated"
     assert any("taken as partly crossed" in note for note in result["notes"])
 
 
@@ -185,9 +192,13 @@ def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_pa
     report = made(tmp_path, verdicts, ratings=RATINGS)
     best = {name: each.get("best_baseline") for name, each in report.result["judges"].items()}
     assert best["longer text"] is None
-    assert "echo is better than every baseline." in report.told
+    but = "but the embedding, which was not compared. The best of them is"
+    assert f"echo is better than every baseline {but}" in report.told
+    assert "no proof that echo agrees with people better than every simple baseline" in report.told
+    legend = r"\n\nEvery judge: means over its runs, .* \* is p < 0.001.*\n\n\| evaluation model \|"
+    assert re.search(legend, report.told)
     assert f"turned is worse than the best baseline, {best['turned']['name']}: " in report.told
-    assert "pairs: harmfulness is better than every baseline." in report.told
+    assert f"pairs: harmfulness is better than every baseline {but}" in report.told
 
 
 NO_ENCODER = "no baselines that compare embeddings: "

@@ -82,7 +82,7 @@ class JudgeProfile:
 
     judge: str
     agreement: Sequence[str] = ()  # what people's ratings say of it, in sentences
-    # "better", "not better" or "worse" than the best baseline by `LEAST_RATED` rated cases.
+    # The outcome of `best_baseline`, by `LEAST_RATED` rated cases.
     outcome: str | None = None
     # The kinds of danger that it cannot see; None: not known.
     blind_to: Sequence[str] | None = None
@@ -192,5 +192,5 @@ def _raters_of(harm: JsonObject) -> list[list[Any]]:
         for name, models in harm["raters"].items()
     ]
     if names:
-        raters[0][0] = several(len(names), kind)
+        raters[0][0] = f"the middle of the degrees that {several(len(names), kind)} gave"
     return raters

@@ -9,11 +9,13 @@ from automedeval.meta_evaluation.agreement.candidates import SIGNIFICANT
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, counted
-from automedeval.metrics.embedding import TextEncoder, nearest_pieces
+from automedeval.metrics.embedding import QUESTION, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import concordance
 from automedeval.stats.bootstrap import adjust, difference, holm, only
+
+ABOVE_OTHERS = "better than every baseline but the embedding, which was not compared"
 
 
 def measure_baselines(
@@ -65,7 +67,7 @@ def best_baseline(comparisons: Sequence[JsonObject]) -> JsonObject | None:
     The judge is "better" if it is above every baseline, each with a p-value below `SIGNIFICANT`: the claim about all of them is
     tested by the largest p-value, with no adjustment for the choice of the best (intersection-union test, Berger 1982). It is
     "worse" if it is below the best baseline with a p-value below it that is adjusted for the number of baselines (Holm 1979);
-    else "not better".
+    else "not better". Without the embedding, often the strongest, it is at most `ABOVE_OTHERS`.
 
     Args:
         comparisons: those of the judge, see `differences`.
@@ -83,9 +85,15 @@ def best_baseline(comparisons: Sequence[JsonObject]) -> JsonObject | None:
     best, gap, p_adjusted = tested[place], gaps[place], holm(p_values)[place]
     outcome = "not better"
     if gap > 0 and max(p_values) < SIGNIFICANT:
-        outcome = "better"
+        names = [record["second"] for record in comparisons]
+        outcome = "better" if QUESTION in names else ABOVE_OTHERS
     elif gap < 0 and p_adjusted < SIGNIFICANT:
         outcome = "worse"
-    figures = {"concordance": best["concordances"][1], "difference": best["difference"]}
-    tests = {"p": best["p"], "p_adjusted": p_adjusted}
-    return {"name": best["second"], "outcome": outcome} | figures | tests
+    return {
+        "name": best["second"],
+        "outcome": outcome,
+        "concordance": best["concordances"][1],
+        "difference": best["difference"],
+        "p": best["p"],
+        "p_adjusted": p_adjusted,
+    }

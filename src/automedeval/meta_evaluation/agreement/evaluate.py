@@ -230,8 +230,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     if beside_others is None:
         return record | {"reason": people.alone}
     raters, relations, scores = beside_others
-    record["ceiling"] = accuracies(raters, *relations)
-    record["ceiling"] |= correlations(raters, *scores)
+    record["ceiling"] = accuracies(raters, *relations) | correlations(raters, *scores)
     tables = dict(zip(people.criteria, people.ratings))
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator
@@ -239,7 +238,8 @@ def _people(cases: Cases, people: People) -> JsonObject:
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.criteria else "interval"
         units = (cases.panel.case, len(cases))
-        figures = icc(ratings, *units, people.raters == "crossed")
+        figures: JsonObject = icc(ratings, *units, people.raters == "crossed")
+        figures["answers of ICC"] = next(iter(figures.values())).n
         figures[f"alpha ({level})"] = krippendorff_alpha(ratings, *units, level)
         record["reliability"][criterion] = figures
     return record

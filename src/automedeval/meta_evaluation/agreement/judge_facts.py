@@ -41,8 +41,8 @@ Marks = dict[tuple[str, str], list[JsonObject] | None]
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
 RECORDED = (
-    "blind_to", "differs", "empty", "foreign", "on_criteria", "rationale_faults", "unread",
-    "uncompared",
+    "blind_to", "differs", "empty", "foreign", "on_criteria", "prefers_longer", "rationale_faults",
+    "uncompared", "unread",
 )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def record_of(row: Row) -> JsonObject:
         "unread": judge.by_model(judge.unread),
         "valid_rate": ratio(judge.verdicts_valid, judge.verdicts_due, "no verdict"),
         "prefers_longer": prefers_longer(cases, row.wins),
-        "prefers_first": prefers_first(judge),
+        "prefers_first": prefers_first(row),
     }
 
 
@@ -203,28 +203,26 @@ def prefers_longer(cases: Cases, relation: ndarray) -> Statistic:
     return concordance(cases.panel, only(cases.longer, is_known(relation)), relation)
 
 
-def prefers_first(judge: VerdictTable) -> Statistic:
+def prefers_first(row: Row) -> Statistic:
     """Return how often the response that a prompt shows earlier is preferred, a tie as one half, of all pairs in a prompt.
 
-    Undefined where every verdict shows the responses in the order of the case: there the place is not told from the model.
+    A tie is what `Row.wins` takes as one. Undefined where every verdict shows the responses in the order of the case: there the
+    place is not told from the model.
     """
-    panel = judge.panel
+    judge, panel = row.judge, row.judge.panel
     first, second = panel.pairs
-    has_expected = np.bincount(panel.group, is_known(judge.expected), len(judge.verdicts)) > 0
-    values = np.where(has_expected[panel.group], judge.expected, judge.own)
+    gaps = judge.best[first] - judge.best[second]
     # 1 where the first response of the case is shown earlier, -1 where it is shown later.
     way = np.sign(judge.slot[second] - judge.slot[first])
-    wins = way * np.sign(np.round(values[first] - values[second], 4))
+    wins = way * judge.relation_of(gaps, row.band)
     shares = only((1 + wins) / 2, (way < 0).any())
-    reason = "no order but that of the cases"
-    return mean_of(shares, panel.case_of_pair, panel.cases, reason, SHARE)
+    return mean_of(shares, panel.case_of_pair, panel.cases, "no order but that of the cases", SHARE)
 
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {field: record[field] for field in RECORDED if field in record}
     known["valid"] = record["valid_rate"]["value"]
-    known["prefers_longer"] = record["prefers_longer"]
     known["prefers_first"] = record["prefers_first"]["value"]
     if audit := record.get("audit"):
         known["audit"] = Audit(**audit)

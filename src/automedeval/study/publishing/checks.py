@@ -27,7 +27,7 @@ SECRETS = {
     kind: re.compile(pattern.encode())
     for kind, pattern in packaged("study/publishing", "secrets").items()
 }
-# What the column or key of a rater is called, as tables of ratings are read, and a value that may name one.
+# What a column of raters is called where ratings are read, and a value that may be a name.
 RATER, A_NAME = "|".join(RATINGS["annotator"]).replace("_", r"[\W_]?"), RULES["name"]
 # Where a file of some suffix names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
 PEOPLE = {
