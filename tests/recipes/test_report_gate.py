@@ -1,5 +1,6 @@
 """`automedeval report` of two versions that were judged apart, and as a gate for builds, by its command."""
 
+import json
 import re
 import shlex
 
@@ -23,6 +24,8 @@ from doubles.agreement_study import (
 from doubles.endpoint import EndpointDouble, answer, prompt_of
 from programs import ROOT, failed, run_command, succeeded
 from tables import each_row, rows_of, write_csv
+
+from automedeval.annotation.study import read_study
 
 RTL = "روبوت"
 
@@ -70,10 +73,14 @@ def score_by_case(files):
 
 
 def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
+    for version, judge in {"old": "openai:m", "new": "small"}.items():
+        record = tmp_path / version / "run-None.json"
+        record.write_text(json.dumps({"arguments": {"judge": judge}}))
     report = made(tmp_path, **versions(runs, new=RTL))
     result = report.result
     assert result["cases"]["cases"] == 28
-    assert f"--cases {runs['new'][0]} " in report.said  # the audit that it advises can be run
+    # The audit that it advises can be run.
+    assert f"audit --judge small --cases {runs['new'][0]} --output" in report.said
     said = "29 and 29 cases; the 28 that are in both are compared"
     assert said in "\n".join(result["notes"])
     old, new = map(score_by_case, runs.values())
@@ -92,7 +99,10 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
     assert found["worse"] == (shown < -0.25).sum()
     assert found["newly"] == {"differs": 28, "empty": 0, "failing": 0}
     assert f"<h1>Report: old, {RTL}</h1>" in report.page
-    assert not list(report.folder.glob("rate-*"))  # which needs one file of cases
+    (study,) = report.folder.glob("rate-*.yaml")
+    shown = read_study(study).cases
+    assert {*shown} == old.keys() & new.keys()
+    assert all(case.models == ["old", RTL] for case in shown.values())
 
 
 def test_two_runs_pass_the_gate(runs, tmp_path):

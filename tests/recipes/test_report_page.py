@@ -88,12 +88,14 @@ def test_the_leaderboard_and_the_sentences_have_the_figures_of_agreement_json(re
 def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(reports):
     report = reports["unrated"]
     assert "Not known. No ratings are given. 30 rated cases are enough" in report.told
-    (study,) = report.folder.glob("rate*")
+    (study,) = report.folder.glob("rate*.yaml")
     for text in (report.page, report.told):
         assert f"automedeval annotate --study {study}\n" in text
         assert f"automedeval annotate --study {study} --export {study.with_suffix('')}\n" in text
     items = read_study(study).items
     assert [item.kind for item in items] == ["rate"] * 30
+    drawn = read(study.with_suffix(".jsonl"))
+    assert drawn == [case for case in read(CASES) if case in drawn]
     assert not list(reports["rated"].folder.glob("rate*"))
 
 

@@ -69,7 +69,8 @@ class Database:
             if stored != fingerprint:
                 raise RecordError(
                     f"{place}: database: {file} belongs to another study, or the cases, verdicts or rubrics changed "
-                    f"({stored}, now {fingerprint}): choose another database"
+                    f"({stored}, now {fingerprint}): "
+                    "choose another database; to export its ratings, put the files back as they were"
                 )
             opened.pop_all()
 

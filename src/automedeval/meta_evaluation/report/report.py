@@ -66,6 +66,7 @@ from automedeval.records import (
     digest,
     named_file,
 )
+from automedeval.records.journal import json_lines
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
 from automedeval.rubrics import read_rubric
@@ -149,7 +150,7 @@ def make_report(
     scale = main.judge.scale
     result["lowest_rated"] = lowest_rated(cases, people, main, notes)
     result["topics"] = means_by_topic(cases, main.best, scale)
-    study, commands = ({}, []) if versions or is_rated else _rating_study(args, cases, options)
+    study, commands = ({}, []) if is_rated else _rating_study(args, cases, options)
     name = Path(cases.source).stem
     if versions or name == "cases":  # a run's own file is always called so
         name = ", ".join(cases.models[:3])
@@ -258,15 +259,15 @@ def _measure(
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
-    everybody = [*judges, *baselines]
     result = meta_evaluate(
-        cases, everybody, people, given.others, args.resamples, main, given.contrasts
+        cases, [*judges, *baselines], people, given.others, args.resamples, main, given.contrasts
     )
     result["settings"] = {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     rationales = None
     if given.teacher is not None:
-        score, models = load_score(), args.metric_models
-        similarity = compare_rationales(cases, judges, given.teacher, score, **models)
+        similarity = compare_rationales(
+            cases, judges, given.teacher, load_score(), **args.metric_models
+        )
         result["similarity"] = estimate(similarity, cases.clusters, args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
@@ -314,11 +315,11 @@ def _rating_study(
 ) -> tuple[dict[str, str], list[str]]:
     """Return a study of `LEAST_RATED` of the cases for the physicians' page, {file: content}, and the commands that rate them.
 
-    The name of a study has a digest of its cases. So a study that is there already is of these cases, and is kept: it may have
-    been edited, and people may have begun to rate.
+    It has a copy of its cases, which no later run of a judge changes. Its name has a digest of all
+    cases. So a study that is there already is of these cases, and is kept: it may have been edited,
+    and people may have begun to rate.
     """
     shown = [[case.id, case.digest] for case in cases.records]
-    table = args.judged_table(args.verdicts, args.cases[0])
     study = Path(args.output or "") / f"rate-{digest([cases.source, None, shown])}.yaml"
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
@@ -327,21 +328,24 @@ def _rating_study(
     commands = [annotate, export, shlex.join(["automedeval", "report", *again])]
     if study.exists():
         return {}, commands
+    copy = study.with_suffix(".jsonl")
     content = {
         "title": Path(cases.source).stem,
-        "cases": cases.source,
-        **{name: value for name, value in table.items() if value},
-        "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
+        "cases": str(copy),
+        "rate": {"roles": ["attending"]},
         "annotators": [{"name": "physician-1", "role": "attending"}],
         "database": str(study.with_suffix(".sqlite")),
     }
-    comment = (
+    text = (
         "# Rate a random draw of the cases: automedeval annotate --study THIS FILE\n"
         "# More annotators with an `overlap` also show how far people agree with each other.\n"
     )
-    return {
-        study.name: comment + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    }, commands
+    text += yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    # Cases are numbered by a hash of their ids, so that the first numbers are a random draw.
+    drawn = [number for number in cases.file_order if number < LEAST_RATED]
+    lines = json_lines(cases.records[number].to_dict() for number in drawn)
+    # The study is written last: it says that both files are there.
+    return {copy.name: lines, study.name: text}, commands
 
 
 def report_page(

@@ -47,7 +47,7 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         joined.append(replace(case, responses=tuple(responses)))
     if not joined:
         raise RecordError(f"{where} have no case in common: no id is in both")
-    # The file that a printed command names is the new one.
+    # A printed command is on the new file, and has the options of its run.
     cases, notes = Cases(joined, new.cases.source), old.notes + new.notes
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
     notes.append(f"{where}: {counts}; the {len(cases):,} that are in both are compared")
@@ -59,7 +59,7 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         if before.verdicts[0].author != after.verdicts[0].author:
             continue
         moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
-        judges.append(VerdictTable(cases, moved, before.rubric, before.name, before.file))
+        judges.append(VerdictTable(cases, moved, before.rubric, before.name, after.file))
         if (before.settings, before.checkpoint) != (after.settings, after.checkpoint):
             differs = "judged the two versions with different settings or weights"
             notes.append(f"{before.name} {differs}, which may be what differs")
@@ -79,8 +79,8 @@ def _repeated(cases: Cases) -> set[str]:
     """Return the ids of cases without an own id whose question is asked again: only their order would tell them apart."""
     questions = {case.id: digest(case.question) for case in cases.records}
     asked = Counter(questions.values())
-    repeated = {case_id for case_id, question in questions.items() if asked[question] > 1}
-    return {case_id for case_id in repeated if questions[case_id][:6] in case_id}
+    items = questions.items()
+    return {name for name, asks in items if asked[asks] > 1 and asks[:6] in name}
 
 
 def _check_texts(case: Case, other: Case, where: str) -> None:
