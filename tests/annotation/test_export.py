@@ -20,12 +20,15 @@ from doubles.small_study import (
 )
 from doubles.study_page import opened, physician
 from factories import read_json, read_yaml
-from programs import ROOT, SAMPLE, flags, run_recipe, succeeded, told
+from programs import ROOT, SAMPLE, failed, flags, run_recipe, succeeded, told
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.study import read_study
+from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.ratings import read_ratings
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
+from automedeval.stats.bootstrap import is_known
 
 
 def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path, open_stores):
@@ -117,6 +120,16 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     assert counts["scores of references"] == 3
     ratings = read(tmp_path / "ratings.jsonl")
     assert {line["model"] for line in ratings} == set(MODELS)
+    # One answer becomes another text.
+    (case,) = read(tmp_path / "cases.jsonl")
+    case["responses"][1]["text"] += " Or not."
+    write_lines(tmp_path / "cases.jsonl", [case])
+    cases = Cases.read(str(tmp_path / "cases.jsonl"))
+    people = read_ratings(str(tmp_path / "ratings.jsonl"), cases)
+    assert is_known(people.ratings).sum(axis=(0, 2)).tolist() == [3, 0, 3]
+    assert (
+        "3 left out, of 1 cases that are not among these 1 or have other texts" in people.notes[0]
+    )
 
 
 def test_a_model_called_reference_is_a_model(tmp_path, open_stores):
@@ -219,3 +232,6 @@ def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
     people = read_json(tmp_path / "report" / "harm.json")["people"]
     assert people["names"] == ["physician-2", "physician-3"]
     assert people["kappa"]["n"] == 3
+    (case,) = read(tmp_path / "cases.jsonl")
+    write_lines(tmp_path / "cases.jsonl", [case | {"question": "Another one?"}])
+    failed(run_recipe("report", *files), "no rating of any case in ", ", as it is now")

@@ -276,9 +276,10 @@ class Loops:
 
     def prefers_longer(self, relations: Relations) -> Figure:
         units = []
+        sides = self.sides(self.length)
         for pair, longer in self.relations(self.length).items():
             chosen = relations[pair]
-            if longer and chosen is not None:
+            if longer and chosen is not None and 0 not in sides[pair]:
                 units.append((pair[0], credit(longer, chosen)))
         return share(units)
 

@@ -33,10 +33,14 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     for answer in store.answers():
         item, content, part = answer.item, answer.content, answer.part
         if part in (RESPONSES, HARM):
-            models, rubric = study.case_of(item).models, study.rubric_of(item).name
+            case, rubric = study.case_of(item), study.rubric_of(item).name
             for slot, response in enumerate(answer.order, 1):
                 given = content["scores" if part == RESPONSES else "choices"][str(slot)]
-                about = {"model": models[response], "rubric": rubric}
+                about = {
+                    "model": case.models[response],
+                    "rubric": rubric,
+                    "answer_digest": case.answer_digests[response],
+                }
                 comment = content["comments"].get(str(slot))
                 if study.is_reference(item, response):
                     references += len(given)
@@ -87,12 +91,10 @@ def write_export(store: Store, folder: str | Path) -> dict[str, int]:
 def _check_same_study(folder: Path, history: str) -> None:
     """Raise RecordError if record files in a folder would be lost: the history of an earlier export begins as ours does."""
     there = [name for name in FILES if (folder / name).exists()]
-    if not there:
-        return
     earlier = folder / "history.jsonl"
     before = earlier.read_text(encoding="utf-8") if earlier.exists() else ""
-    first, _, _ = history.partition("\n")
-    if not first or not before.startswith(f"{first}\n"):
+    first, end, _ = history.partition("\n")
+    if there and not (first and before.startswith(first + end)):
         raise RecordError(
             f"{folder}: its {there[0]} is not of this study's database: choose another folder"
         )

@@ -23,8 +23,9 @@ MEASURED = (
 TOPICS = "Topics with most cases: mean scores in the cases with a score of every model, by"
 COMPARED = "Differences in concordance, paired over cases; p is adjusted for their number (Holm)"
 FEW = (
-    "Models by a judge and the ratings of some cases, if these are a random draw of all. Worth: how many rated cases would say "
-    "as much without the judge. Differences are from"
+    "Models by a judge and the ratings of some cases, if these are a random draw of all. Weight: "
+    "the mean of the judge's weights, each fitted without its case. Worth: how many rated cases "
+    "would say as much without the judge. Differences are from"
 )
 TABLE_2 = (
     "Every judge: means over its runs, in the form of the paper's Table 2. All figures are from the judges' own scores or "
@@ -121,8 +122,8 @@ def _judges(result: JsonObject) -> JsonObject:
     records = {_marked(name, main): record for name, record in result["judges"].items()}
     if people:
         records["people"] = people
-    if people and "ceiling" in people:
-        records["one rater against the others"] = people["ceiling"]
+        if "ceiling" in people:
+            records["one rater against the others"] = people["ceiling"]
     judges = {}
     for name, record in records.items():
         judges[name] = {measure: record[measure] for measure in OF_A_JUDGE if measure in record}

@@ -16,6 +16,7 @@ from automedeval.records import Case, CaseCriterion, RecordError, Response
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.stats.agreement import CHOICES, Panel
+from automedeval.stats.bootstrap import only
 from automedeval.stats.checklist import Score, checklist_scores
 
 
@@ -113,8 +114,8 @@ class Cases:
 
     @cached_property
     def longer(self) -> ndarray:
-        """The relations of all pairs by their numbers of words: float [pairs]."""
-        return self.panel.relations(longer_text(self.records))
+        """The relations of all pairs by their words: float [pairs], NaN where a text is empty."""
+        return self.panel.relations(only(longer_text(self.records), ~self.empty))
 
     @cached_property
     def items(self) -> list[tuple[int, CaseCriterion]]:
@@ -151,8 +152,7 @@ class Cases:
     @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(first response, second response) → number of the pair."""
-        first, second = self.panel.pairs
-        pairs = zip(first.tolist(), second.tolist())
+        pairs = zip(*np.array(self.panel.pairs).tolist())
         return {pair: number for number, pair in enumerate(pairs)}
 
     def locate(self, case_id: str, model: str, place: str = "") -> int:
@@ -181,21 +181,26 @@ class Cases:
     ) -> Iterator[tuple[str, Any]]:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
-        RecordError if none is. `what` is a word and its preposition, as "rating of".
+        So are ratings with an `answer_digest` that no answer of their case has: of another text.
+        RecordError if none is left. `what` is a word and its preposition, as "rating of".
         """
         word, preposition = what.split()
         others: Counter[str] = Counter()
         has_some = False
         for place, record in placed:
-            if record.case_id in self.index:
+            number = self.index.get(record.case_id)
+            rated = getattr(record, "extra", {}).get("answer_digest")
+            if number is None or (rated and rated not in self.records[number].answer_digests):
+                others[record.case_id] += 1
+            else:
                 has_some = True
                 yield place, record
-            else:
-                others[record.case_id] += 1
         if not has_some:
-            raise RecordError(f"{source}: no {word} {preposition} any case in {self.source}")
+            raise RecordError(
+                f"{source}: no {word} {preposition} any case in {self.source}, as it is now"
+            )
         if others:
-            cases = f"{len(others)} cases that are not among these {len(self)}"
+            cases = f"{len(others)} cases that are not among these {len(self)} or have other texts"
             notes.append(
                 f"{source}: {word}s: {others.total()} left out, of {cases}, for example "
                 f"{next(iter(others))!r}"

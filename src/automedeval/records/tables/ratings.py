@@ -103,8 +103,8 @@ def placed_ratings(
     with errors_at(path):
         _check_criteria(ratings, better, worse)
     beside = filled_names([rating.extra for _, rating in ratings])
-    unread = [name for name in beside if name not in ("rubric", "role") and not _is_key(name)]
-    if unread:
+    exported = {"rubric", "role", "answer_digest"}
+    if unread := [name for name in beside if not (name in exported or _is_key(name))]:
         notes.append(f"not read: {', '.join(unread)}")
     notes += [f"ratings {what}, left out: {count:,}" for what, count in sorted(left_out.items())]
     return ratings, [f"{path}: {note}" for note in notes], doubt
