@@ -81,6 +81,8 @@ def test_each_answer_of_the_table_has_its_row_and_its_score(table, wide):
     if not wide:
         rows = {each["case_id"]: each.get("row") for each in read(Path("out/verdicts.jsonl"))}
         assert rows == {"1": None, "2": 2}, "a verdict on the answers of two rows has none"
+        succeeded(run_command("export", verdicts="out", to="csv", output="back.csv"))
+        assert [each["row"] for each in read_csv("back.csv")] == ["", "", "2"]
 
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
@@ -126,6 +128,7 @@ def test_named_columns_are_read_alike_by_every_command(named_columns):
         in succeeded(reported(printed, resamples=100, encoder="none")).stdout
     )
     prepared = [case.digest for case in read_cases("p/cases.jsonl")]
+    Path("t.csv").write_text("Frage\nAnother one?\n")  # the study has its own copy
     assert [case.digest for case in shown_to_people()] == prepared
     assert list(read_json(Path("c/check.json"))["models"]) == ["Bot A", "Bot B"]
     assert {row["question"] for row in read_csv("e.csv")} == {row[0] for row in named_columns}

@@ -467,14 +467,16 @@ def report_on(job: Job) -> None:
     args, cases = job.args, job.answers.file
     own_rubric = args.rubric if Path(args.rubric or "").suffix else None
     is_sample = job.answers.content.path == SAMPLE / "test_cases.jsonl"
-    has_ratings = is_sample and not job.rubric.in_words
-    ratings = SAMPLE / "test_ratings.jsonl" if has_ratings else None  # which are of scores
+    of_scores = not job.rubric.in_words
+    ratings = SAMPLE / "test_ratings.jsonl" if is_sample and of_scores else None
     if args.limit:  # the others' verdicts are not missing
         cases = str(job.output / f"cases-{args.limit}.jsonl")
         write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))
+    # Runs called alike in different folders have reports of their own.
+    name = str(job.output).replace("/", "-").removeprefix("verdicts-")[-LONGEST_NAME:]
     command = next_command(
         "report", {"offline": is_offline()}, (), verdicts=job.output, cases=cases, ratings=ratings, blank=args.blank,
-        rubric=own_rubric, baseline=job.baseline, output=f"reports/{job.output.name}",
+        rubric=own_rubric, baseline=job.baseline, output=f"reports/{name}",
     )  # fmt: skip
     tell(f"\nThe report: {command}")
     if args.open or job.baseline:  # of two versions the report says which is better

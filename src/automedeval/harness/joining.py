@@ -49,7 +49,9 @@ def read_version(content: CaseFile) -> Answers:
             )
         if table:
             name = case.id if "id" in table.columns.roles else ""
-            case = replace(case, id=name, responses=(replace(case.responses[0], extra={}),))
+            # tables may have different orders
+            response = replace(case.responses[0], extra={"row": case.row_of(0)})
+            case = replace(case, id=name, responses=(response,), extra={})
         answers.answers.append(case)
     return answers
 

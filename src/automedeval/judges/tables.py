@@ -84,7 +84,9 @@ class Verdicts(list[Verdict]):
                     "error": verdict.error,
                 }
                 table.append(row)
-        return pandas.DataFrame(table)
+        shown = pandas.DataFrame(table)
+        # Whole numbers also where a row is not known.
+        return shown.astype({"row": "Int64"} if "row" in shown else {})
 
 
 def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
