@@ -130,6 +130,17 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     assert (
         "3 left out, of 1 cases that are not among these 1 or have other texts" in people.notes[0]
     )
+    # A model has another name, in both files or in one.
+    case["responses"][0]["model"] = "renamed"
+    write_lines(tmp_path / "cases.jsonl", [case])
+    cases = Cases.read(str(tmp_path / "cases.jsonl"))
+    with pytest.raises(RecordError, match=f"no response of '{MODELS[0]}'"):
+        read_ratings(str(tmp_path / "ratings.jsonl"), cases)
+    for line in ratings:
+        line["model"] = line["model"].replace(MODELS[0], "renamed")
+    write_lines(tmp_path / "ratings.jsonl", ratings)
+    people = read_ratings(str(tmp_path / "ratings.jsonl"), cases)
+    assert is_known(people.ratings).sum(axis=(0, 2)).tolist() == [3, 0, 3]
 
 
 def test_a_model_called_reference_is_a_model(tmp_path, open_stores):

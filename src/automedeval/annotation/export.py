@@ -9,6 +9,7 @@ from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
 from automedeval.records.journal import json_lines, write_whole
+from automedeval.records.types import answer_digest
 from automedeval.rubrics.slots import by_response, renamed
 
 FILES = {
@@ -39,7 +40,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
                 about = {
                     "model": case.models[response],
                     "rubric": rubric,
-                    "answer_digest": case.answer_digests[response],
+                    "answer_digest": answer_digest(case, case.responses[response]),
                 }
                 comment = content["comments"].get(str(slot))
                 if study.is_reference(item, response):

@@ -356,22 +356,21 @@ class Case:
         criteria = [(criterion.criterion, float(criterion.points)) for criterion in self.criteria]
         return digest([self.digest, criteria])
 
-    @property
-    def answer_digests(self) -> list[str]:
-        """Return of each response twelve hexadecimal digits over question, model and text.
-
-        An exported rating has those of what was rated, as `answer_digest`.
-        """
-        return [digest([self.question, each.model, each.text]) for each in self.responses]
-
     def row_of(self, index: int) -> int | None:
         """Return the row of a table, from 1, that has a response; None where the case is not from a table."""
-        return self.responses[index].extra.get("row", self.extra.get("row"))
+        row = self.responses[index].extra.get("row", self.extra.get("row"))
+        # The user's own key of that name may hold something else.
+        return row if type(row) is int else None
 
     @property
     def models(self) -> list[str]:
         """Return the candidates' names in the order of the responses."""
         return [response.model for response in self.responses]
+
+
+def answer_digest(case: Case, response: Response) -> str:
+    """Return twelve hexadecimal digits over the question and the text: an exported rating has those of what was rated."""
+    return digest([case.question, response.text])
 
 
 @dataclass(frozen=True)

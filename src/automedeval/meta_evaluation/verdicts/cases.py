@@ -15,6 +15,7 @@ from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
+from automedeval.records.types import answer_digest
 from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import only
 from automedeval.stats.checklist import Score, checklist_scores
@@ -88,9 +89,8 @@ class Cases:
     @cached_property
     def model_of(self) -> ndarray:
         """The number of each response's model in `models`: int [responses]."""
-        numbers = {name: number for number, name in enumerate(self.models)}
         models = chain.from_iterable(case.models for case in self.records)
-        return np.array([numbers[name] for name in models])
+        return np.array([self.models.index(name) for name in models])
 
     @cached_property
     def kind_of_pair(self) -> ndarray:
@@ -158,9 +158,10 @@ class Cases:
     def locate(self, case_id: str, model: str, place: str = "") -> int:
         """Return the number of a model's response to a case; RecordError, with the place in front, if there is none."""
         number = self.index[case_id]
-        if model not in self.records[number].models:
+        models = self.records[number].models
+        if model not in models:
             raise RecordError(f"{place}: case {case_id!r} has no response of {model[:80]!r}")
-        return int(self.start[number]) + self.records[number].models.index(model)
+        return int(self.start[number]) + models.index(model)
 
     def vote(
         self, case_id: str, pair: Sequence[str], choice: str, place: str = ""
@@ -181,16 +182,19 @@ class Cases:
     ) -> Iterator[tuple[str, Any]]:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
-        So are ratings with an `answer_digest` that no answer of their case has: of another text.
+        So are ratings with an `answer_digest` that is not that of the answer: of another text.
         RecordError if none is left. `what` is a word and its preposition, as "rating of".
         """
         word, preposition = what.split()
         others: Counter[str] = Counter()
         has_some = False
         for place, record in placed:
-            number = self.index.get(record.case_id)
             rated = getattr(record, "extra", {}).get("answer_digest")
-            if number is None or (rated and rated not in self.records[number].answer_digests):
+            is_ours = record.case_id in self.index
+            if rated and is_ours:
+                answer = self.locate(record.case_id, record.model, place)
+                is_ours = rated == answer_digest(*self.at(answer))
+            if not is_ours:
                 others[record.case_id] += 1
             else:
                 has_some = True

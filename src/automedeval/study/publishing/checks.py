@@ -149,6 +149,8 @@ def _check_text(place: str, text: bytes, names: re.Pattern | None) -> None:
         if match := pattern.search(text):
             line = text.count(b"\n", 0, match.start()) + 1
             raise RecordError(f"{place}: looks like {kind} in line {line}; remove and revoke it")
-    if names and names.search(text):
-        how = "if these are pseudonyms, set --annotators_are_pseudonyms true"
-        raise RecordError(f"{place}: names annotators; {how}")
+    if names and (match := names.search(text)):
+        raise RecordError(
+            f"{place}: names annotators in {match[0].decode(errors='replace')!r}; if these are "
+            "pseudonyms, or no people's names, set --annotators_are_pseudonyms true"
+        )
