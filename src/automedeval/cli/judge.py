@@ -473,7 +473,7 @@ def report_on(job: Job) -> None:
         cases = str(job.output / f"cases-{args.limit}.jsonl")
         write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))
     # Runs called alike in different folders have reports of their own.
-    name = str(job.output).replace("/", "-").removeprefix("verdicts-")[-LONGEST_NAME:]
+    name = str(job.output).removeprefix("verdicts/").replace("/", "-")[-LONGEST_NAME:]
     command = next_command(
         "report", {"offline": is_offline()}, (), verdicts=job.output, cases=cases, ratings=ratings, blank=args.blank,
         rubric=own_rubric, baseline=job.baseline, output=f"reports/{name}",
