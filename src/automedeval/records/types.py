@@ -234,7 +234,9 @@ class Response(Record):
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         if isinstance(record, dict) and "text" in record:
-            record = record | {"text": answer_text(record["text"], "text")}
+            given = answer_text(record["text"], "text")
+            if given is not record["text"]:
+                record = record | {"text": given}
         model = sys.intern(str(take(record, "model", (str,))))  # one text for all cases
         text, notes = read_answer(take(record, "text", (str,)))
         if not model.strip():
@@ -245,7 +247,9 @@ class Response(Record):
             )
         if len(text) > LONGEST_ANSWER:
             text, notes = text[:LONGEST_ANSWER], notes | {"cut": True}
-        return cls(model, text, _unknown(cls, record) | notes)
+        if len(record) > 2:  # beside the model and the text
+            notes = _unknown(cls, record) | notes
+        return cls(model, text, notes)
 
 
 @dataclass(frozen=True)
