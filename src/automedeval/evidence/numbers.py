@@ -175,7 +175,8 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
     rest = sentence
     for form in _FORMS:
         matches = list(_READ[form].finditer(rest))
-        rest = _READ[form].sub(lambda match: "\0" * len(match[0]), rest)  # struck out
+        if matches:  # struck out
+            rest = _READ[form].sub(lambda match: "\0" * len(match[0]), rest)
         for match in matches:
             before, behind = sentence[: match.start()], sentence[match.end() :]
             is_limit = bool(

@@ -73,21 +73,24 @@ def blind_to(judge: VerdictTable) -> list[str] | None:
     return None
 
 
-@lru_cache(maxsize=4)  # asked for by every part of a page
+@lru_cache(maxsize=2)  # of every judge of a report, and for every part of its page
+def _beside_references(cases: Cases) -> Marks:
+    """Return the numbers that differ from the reference, of each response to a case with one."""
+    marks_of: Marks = {}
+    for case in cases.records:
+        sources = reference_of(case)
+        for response in case.responses if sources else ():
+            marks, unread = marked_numbers(question_text(case.question), response.text, sources)
+            marks_of[case.id, response.model] = marks if unread is None else None
+    return marks_of
+
+
 def differing(judge: VerdictTable) -> Marks:
     """Return the numbers that differ from the reference, or the books that a judge read, of each response that has either."""
-    marks_of: Marks = {}
+    marks_of = _beside_references(judge.cases).copy()
     for verdict in judge.valid:
         for model, marks in (verdict.differs or {}).items():
             marks_of[verdict.case_id, model] = marks
-    for case in judge.cases.records:
-        sources = reference_of(case)
-        for response in case.responses if sources else ():
-            key = (case.id, response.model)
-            if key in marks_of:
-                continue
-            marks, unread = marked_numbers(question_text(case.question), response.text, sources)
-            marks_of[key] = marks if unread is None else None
     return marks_of
 
 

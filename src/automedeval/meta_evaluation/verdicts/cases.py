@@ -21,7 +21,7 @@ from automedeval.stats.bootstrap import only
 from automedeval.stats.checklist import Score, checklist_scores
 
 
-@dataclass
+@dataclass(eq=False)
 class Cases:
     """Cases, with their responses and pairs of responses numbered.
 
