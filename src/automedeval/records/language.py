@@ -52,8 +52,9 @@ def is_english(text: str) -> bool | None:
 
 def _is_other(word: str) -> bool:
     """Return whether a word tells of another language; names and abbreviations ("Sj\u00f6gren", "IL") do not."""
-    is_name = word != word.lower()
-    return not is_name and (word in _OTHER_WORDS or bool(_OTHER_LETTER.search(word)))
+    if word != word.lower():
+        return False
+    return word in _OTHER_WORDS or not (word.isascii() or _OTHER_LETTER.search(word) is None)
 
 
 def _text_of(case: Case) -> str:
