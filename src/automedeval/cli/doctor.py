@@ -22,7 +22,7 @@ DEVELOPERS = ("dev", "gpu")  # extras that few users need
 GIB = 2**30
 # Gigabytes of a GPU's memory, or of the machine's where it has none → what fits (docs/judge.md has the same table).
 GPU_JUDGES = {80: "Qwen/Qwen2.5-32B-Instruct", 20: "Qwen/Qwen2.5-7B-Instruct"}
-JUDGES = {12: "Qwen/Qwen2.5-Coder-1.5B-Instruct (no better than chance: the small judge is)"}
+JUDGES = {12: "Qwen/Qwen2.5-Coder-1.5B-Instruct (no better than chance; the small judge is better)"}
 
 
 def main() -> None:
