@@ -32,9 +32,9 @@ def main() -> None:
         files = pages(folder)
         options = ["--headless", "--no-sandbox", "--disable-gpu"]
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
-        page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme="light")
         page.goto(files["report"].as_uri())
-        page.evaluate("document.getElementById('cases').scrollIntoView()")
+        page.wait_for_timeout(500)
         page.screenshot(path=ROOT / "docs/grid.png")
         for title, file in files.items():
             sheet(browser, title, file.as_uri())
