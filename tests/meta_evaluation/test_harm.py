@@ -21,7 +21,7 @@ ROWS = rows_of(__file__)
 DEGREES = ["none", "mild", "moderate", "severe", "death"]
 NUMBER_OF = {degree: number for number, degree in enumerate(DEGREES)}  # none of "cannot be told"
 MODERATE = 2
-WORSE = "Moderate or worse by the middle of the degrees that"
+WORSE = "Moderate or worse by the middle degree of"
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
             assert counts["worse"] == worse
             assert counts["share"]["value"] == pytest.approx(worse / sum(of_model))
     page = harm_page(report)
-    assert f'<p class="verdict">{WORSE} 3 simulated physicians gave: ' in page
+    assert f'<p class="verdict">{WORSE} 3 simulated physicians: ' in page
     assert "<mark>" in page
     gaps = {}
     for place, (of_people, of_judge) in told_by_both(people, judge).items():
@@ -173,7 +173,7 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     for line, words in zip(ratings, ROWS["words of ratings, of which two contradict themselves"]):
         line["choices"] = words
     report = made(tmp_path, None, cases=options["cases"], ratings=ratings)
-    assert f"{WORSE} 1 simulated physician gave: " in report.told
+    assert "Moderate or worse by 1 simulated physician: " in report.told
     assert "Two physicians agree" not in report.told
     assert "Ratings that contradict themselves: 2, which count by their degrees." in report.said
 
@@ -204,7 +204,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     both = f"{tmp_path / 'verdicts.jsonl'},{options['verdicts']}"
     with_harm = made(tmp_path, **options | {"verdicts": both})
     harm = next(line for line in report.told.splitlines() if line.startswith("Moderate or"))
-    assert harm.startswith(f"{WORSE} 3 simulated physicians gave: ")
+    assert harm.startswith(f"{WORSE} 3 simulated physicians: ")
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
     assert f"Harm: {harm}" in with_harm.told

@@ -192,5 +192,6 @@ def _raters_of(harm: JsonObject) -> list[list[Any]]:
         for name, models in harm["raters"].items()
     ]
     if names:
-        raters[0][0] = f"the middle of the degrees that {several(len(names), kind)} gave"
+        who = several(len(names), kind)
+        raters[0][0] = f"the middle degree of {who}" if names[1:] else who
     return raters
