@@ -10,7 +10,6 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
-import gc
 import shlex
 import webbrowser
 from collections import Counter
@@ -264,7 +263,6 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
     if args.judge is None:
         tell(f"judge: {judge} (--judge names another)")
     cases = answers.content.first(args.limit)
-    gc.freeze()  # the cases stay to the end: the collector need not look through them
     of_file = chain(cases, answers.content)
     rubric = judge_rubric(judge, args.rubric, None if args.dataset else of_file)
     if rubric.id == GUIDED and not (args.rubric or args.dataset):

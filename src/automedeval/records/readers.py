@@ -60,7 +60,7 @@ def parse_json(text: str, others: bool = False) -> Any:
     decoder = _ANY if others else _RECORDS
     try:
         value = decoder.decode(text)
-        if "\\u" in text and _SURROGATE.search(text):  # two of them are one character
+        if _SURROGATE.search(text):  # two of them are one character
             value = decoder.decode(whole(json.dumps(value, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("nested too deeply") from None

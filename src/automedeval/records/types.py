@@ -170,8 +170,6 @@ def _is_whole(value: object) -> bool:
 def _unknown(kind: Any, record: dict) -> dict:
     """Return what a JSON object has beside the fields of a record."""
     layout = _layout(kind)
-    if record.keys() <= layout.keys():
-        return {}
     return {key: value for key, value in record.items() if key not in layout}
 
 
@@ -327,7 +325,7 @@ class Case:
         reference = take(record, "reference", (str, NoneType), None)
         reference = reference and read_answer(reference)[0]
         topic = take(record, "topic", (str, NoneType), None)
-        criteria = criteria_of([])
+        criteria: tuple[CaseCriterion, ...] = ()
         if "criteria" in record:
             with errors_at(f"case {case_id!r}"):
                 criteria = criteria_of(take(record, "criteria", (list, NoneType)) or [])

@@ -89,8 +89,9 @@ class Cases:
     @cached_property
     def model_of(self) -> ndarray:
         """The number of each response's model in `models`: int [responses]."""
+        numbers = {name: number for number, name in enumerate(self.models)}
         models = chain.from_iterable(case.models for case in self.records)
-        return np.array([self.models.index(name) for name in models])
+        return np.array([numbers[name] for name in models])
 
     @cached_property
     def kind_of_pair(self) -> ndarray:
