@@ -132,6 +132,8 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser,
         for part in FIRST_SCREEN[size]:
             box = page.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= SIZES[size]["height"], part
+        lines = "all => all.map(name => name.getClientRects().length)"
+        assert page.locator(".bars bdi").evaluate_all(lines) == [1, 1, 1], "no name is broken"
         name = "all => all.map(each => each.id || each.className || each.tagName)"
         shown = page.locator("main > *:visible").evaluate_all(name)
         assert shown == ["H1", "notice", "summary", "cases", "grid", "fold"], "the rest is folded"
