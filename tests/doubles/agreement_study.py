@@ -28,9 +28,9 @@ def told(folder: Path) -> str:
     return html.unescape(re.sub(r"\\([|\[\]`*_~\\#])", r"\1", text))
 
 
-def opened(page: str) -> list[dict]:
-    """Return what the grid of a page shows of its cases when they are opened."""
-    (packed,) = re.findall('<template id="packed-texts">(.*?)</template>', page)
+def opened(page: str, what: str = "texts") -> list[dict]:
+    """Return what the grid of a page shows of opened cases, or its "rows" in one record."""
+    (packed,) = re.findall(f'<template id="packed-{what}">(.*?)</template>', page)
     lines = gzip.decompress(base64.b64decode(packed)).decode().split("\n")
     return [json.loads(line) for line in lines]
 

@@ -1,5 +1,6 @@
 """`automedeval report` where judges were asked for a part, cases hang together, names mislead, or input is little or bad."""
 
+import json
 import re
 from itertools import product
 
@@ -13,6 +14,7 @@ from doubles.agreement_study import (
     asked,
     case_of,
     made,
+    opened,
     pair_verdict,
     pairwise_verdicts,
     rating,
@@ -309,6 +311,9 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     report = made(tmp_path, alike(cases[:6], (3, 3)), cases=cases, ratings=ratings)
     assert ("has the worst rating by a person on a criterion" in report.told) is bool(said)
     assert said in report.told
+    (grid,) = opened(report.page, "rows")
+    assert json.dumps(grid).count('"worst"') == sum(map(int, re.findall("[0-9]+", said)))
+    assert ('href="#show=worst"' in report.page) is bool(said)
     given = [each["score"] for each in ratings]
     off = "not on the judge's scale, so that no worst rating is named"
     assert (off in report.told) == (min(given) < 1)

@@ -99,6 +99,7 @@ def test_rows_have_each_models_score_length_and_marks(made, browser):
     signs[1, 1] = ["empty"]
     for place in range(3):
         signs[3, place] = ["invalid verdict"]
+    worst = {(each["case_id"], each["model"]) for each in read(RATINGS) if each["score"] == 1}
     assert shown.keys() == {*made.ids}
     for number, (case, (_, people)) in enumerate(zip(made.cases, rated_cases(), strict=True)):
         for place, response in enumerate(case["responses"]):
@@ -107,7 +108,8 @@ def test_rows_have_each_models_score_length_and_marks(made, browser):
             score = "–" if value is None else f"{value:.2f}"
             length = len(response["text"])
             below = f"people {people[place]:.2f} · {length:,}"
-            cell = [score, below, *signs[number, place]]
+            low = ["worst rating by a person"] if (case["id"], model) in worst else []
+            cell = [score, below, *signs[number, place], *low]
             assert shown[case["id"]][model] == cell
     arabic = page.locator("#rows tbody a", has_text=ARABIC)
     assert arabic.evaluate("e => getComputedStyle(e).direction") == "rtl"

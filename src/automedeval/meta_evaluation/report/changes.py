@@ -68,24 +68,24 @@ def drop_on(scale: Scale) -> float:
     return min(DROP, (scale[1] - scale[0]) / 2) if scale else np.inf
 
 
-def lowest_rated(cases: Cases, people: People | None, row: Row, notes: list[str]) -> dict[str, int]:
-    """Return model → how many of its answers somebody gave the lowest score of a judge's scale on a criterion.
+def worst_rated(cases: Cases, people: People | None, row: Row, notes: list[str]) -> ndarray:
+    """Return which responses somebody gave the lowest score of a judge's scale on a criterion: bool [responses].
 
-    Empty without ratings. A criterion with a rating below the judge's scale, or more than a tenth of its ratings above it, is
+    None without ratings. A criterion with a rating below the judge's scale, or more than a tenth of its ratings above it, is
     on another one, which `notes` then say; fewer above it are mistakes of those who wrote them.
     """
     scale = row.judge.scale
+    is_worst = np.zeros(cases.responses, bool)
     if people is None or scale is None:
-        return {}
+        return is_worst
     low, high = scale
-    is_lowest = np.zeros(cases.responses, bool)
     for criterion, ratings in zip(people.criteria, people.ratings):
         known = ratings[is_known(ratings)]
         if known.min() >= low and np.mean(known > high) <= MISTAKES:
-            is_lowest |= np.any(ratings <= low, axis=1)
+            is_worst |= np.any(ratings <= low, axis=1)
         else:
             notes.append(f"{criterion}: not on the judge's scale, so that no worst rating is named")
-    return row.judge.by_model(is_lowest)
+    return is_worst
 
 
 def is_on_scale(row: Row, people: People) -> bool:

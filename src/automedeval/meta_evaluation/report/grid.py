@@ -109,12 +109,14 @@ def grid_of(
     people: People | None,
     main: Row,
     changed: Changed | None,
+    worst: ndarray,
 ) -> JsonObject:
     """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
 
     Args:
         main: the line whose scores the cells have.
         changed: what `changes.against_baseline` returns; its size sorts the cases then.
+        worst: which responses have the worst rating of a person: bool [responses].
     """
     values, by_judge = main.ranking_values, _scores(judges)
     met = {judge.name: judge.met for judge in judges if judge.on_criteria}
@@ -122,7 +124,8 @@ def grid_of(
     if people is not None:
         rated, comments = people.scores, people.comments
         by_rater = dict(zip(people.annotators, people.by_annotator.T))
-    measures, marked = measures_of_cases(cases, main, people), marks_of(main.judge)
+    measures = measures_of_cases(cases, main, people)
+    marked = marks_of(main.judge) | {"worst": worst}
     head: JsonObject = {}
     if changed is not None:
         head = {"base": changed.baseline, "sort": "lost"}

@@ -37,7 +37,7 @@ from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.page import Said, Scale, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
-from automedeval.meta_evaluation.report.changes import against_baseline, lowest_rated
+from automedeval.meta_evaluation.report.changes import against_baseline, worst_rated
 from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.figures import figures_of, table2_of
 from automedeval.meta_evaluation.report.grid import grid_of
@@ -146,9 +146,10 @@ def make_report(
     changed = None
     if args.baseline is not None:
         result["baseline"], changed = against_baseline(cases, main, args.baseline)
-    grid = grid_of(cases, judges, people, main, changed)
+    worst = worst_rated(cases, people, main, notes)
+    result["worst_rated"] = main.judge.by_model(worst)
+    grid = grid_of(cases, judges, people, main, changed, worst)
     scale = main.judge.scale
-    result["lowest_rated"] = lowest_rated(cases, people, main, notes)
     result["topics"] = means_by_topic(cases, main.best, scale)
     study, commands = ({}, []) if is_rated else _rating_study(args, cases, options)
     name = Path(cases.source).stem

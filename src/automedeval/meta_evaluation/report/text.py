@@ -87,7 +87,7 @@ def first_lines(said: Said) -> list[str]:
 def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
     """Say which answers a person must read before anything else; "" where nothing points at one."""
     dropped = {name: figures["dropped"] for name, figures in compared(result).items()}
-    counts = {"dropped": dropped, "drop": drop_on(scale), "lowest": result["lowest_rated"]}
+    counts = {"dropped": dropped, "drop": drop_on(scale), "worst": result["worst_rated"]}
     return " ".join(say("alert", known=main.known, harmful=harmful(main.known.harm), **counts))
 
 
@@ -146,6 +146,7 @@ def read_first(result: JsonObject) -> dict[str, str]:
         differing=main["differing_cases"],
         worse=len(_worse(result)),
         others=list(compared(result)),
+        worst=result["worst_rated"],
         valid=result["judges"][main["name"]]["valid_rate"]["value"],
     )
 
