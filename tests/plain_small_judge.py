@@ -88,7 +88,8 @@ class Plain:
 
     def vectors_of_pieces(self, text: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return the vectors of a text's pieces, and of the tokens of all of them."""
-        of_pieces, of_tokens = [], []
+        of_pieces = []
+        of_tokens = []
         for piece in pieces(text):
             vector, tokens = self.vectors(piece)
             of_pieces.append(vector)

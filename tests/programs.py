@@ -61,12 +61,14 @@ def run_recipe(
     **options: object,
 ) -> subprocess.CompletedProcess:
     """Run a recipe, or a command that has none: in this process, or in one of its own with `launch` or `env`."""
-    recipe, arguments = str(ROOT / "recipes" / f"{name}.py"), [*words, *flags(**options)]
+    recipe = str(ROOT / "recipes" / f"{name}.py")
+    arguments = [*words, *flags(**options)]
     own_process = launch is not None or env is not None
     if not Path(recipe).is_file():
         if not own_process:
             return run_command(name.replace("_", "-"), *arguments)
-        launch, recipe = (*(launch or ()), "-m", "automedeval.cli.console"), name.replace("_", "-")
+        launch = (*(launch or ()), "-m", "automedeval.cli.console")
+        recipe = name.replace("_", "-")
     command = [recipe, *map(str, arguments)]
     if not own_process:
         return run_here(command, lambda: runpy.run_path(recipe, run_name="__main__"))
@@ -119,7 +121,8 @@ class Stopped(BaseException):
 @contextlib.contextmanager
 def stopped(name: str, count: int = 1) -> Iterator[None]:
     """End what runs in this process when a function, as of APPEND or SAVE, has run so many times; fail if it ends before."""
-    function, calls = pkgutil.resolve_name(name), itertools.count(1)
+    function = pkgutil.resolve_name(name)
+    calls = itertools.count(1)
 
     def counted(*given: Any, **named: Any) -> Any:
         result = function(*given, **named)

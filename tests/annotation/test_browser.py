@@ -9,7 +9,8 @@ from doubles.study_page import HOSTILE, opened, served, write_study
 
 from automedeval.annotation.store import Store
 
-WIDE, TELEPHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 800}
+WIDE = {"width": 1280, "height": 900}
+TELEPHONE = {"width": 375, "height": 800}
 pytestmark = needs_chromium
 
 
@@ -23,7 +24,8 @@ class Visit:
     """A physician's browser, its page, and what the browser complained of."""
 
     def __init__(self, browser: "playwright.Browser", address: str, **options: object):
-        self.address, self.scripts = address, options.get("java_script_enabled", True)
+        self.address = address
+        self.scripts = options.get("java_script_enabled", True)
         # What checks the page is put into it from outside, which its own policy would not allow.
         self.context = browser.new_context(
             **{"viewport": WIDE, "bypass_csp": self.scripts, **options}
@@ -254,7 +256,8 @@ def test_keys_are_letters_where_one_writes_and_can_be_turned_off(visit):
 
 
 def test_what_is_half_filled_is_kept(visit, store):
-    page, row = visit.page, visit.page.locator("[name=scores-1-fluency]")
+    page = visit.page
+    row = visit.page.locator("[name=scores-1-fluency]")
     row.nth(3).check()
     status = page.get_by_role("status")
     status.filter(has_text="Kept ").wait_for()
@@ -280,7 +283,8 @@ def test_what_is_half_filled_is_kept(visit, store):
 @pytest.mark.parametrize("status", [500, 403, 413])
 def test_a_page_that_does_not_take_a_form_loses_nothing(visit, store, status):
     """The page answers by 500 if its disk is full, a proxy by 502 while the page is started again, which is the same here."""
-    page, refused = visit.page, []
+    page = visit.page
+    refused = []
 
     def refuse(route):
         if route.request.method == "POST":

@@ -46,7 +46,8 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path):
     assert asked == [("jury/case-0", "jury", 1), ("jury/case-4", "jury", 1)]
     assert study.plans["jury"].roles == ("chief",)
     assert study.case_of(study.items[0]).models == list(MODELS)
-    dispute, unread = study.disputes["case-0"], study.disputes["case-4"]
+    dispute = study.disputes["case-0"]
+    unread = study.disputes["case-4"]
     assert dispute.recorded.scores == round_1.record["case-0"]
     steps = split_steps(seen_from(dispute.recorded, (2, 1, 0)).rationale)
     assert [steps[slot].split()[0] for slot in (1, 2, 3)] == ["cedar", "birch", "ash"]

@@ -22,7 +22,8 @@ from automedeval.annotation.export import write_export
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
 from automedeval.rubrics.rubric import PACKAGED
 
-RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
+RESPONSES = "/tasks/1/responses"
+VERDICT = "/tasks/1/verdict-1"
 SAFE = "names a safe dose and a limit."
 
 
@@ -62,7 +63,8 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
     """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
     rubric = read_yaml(PACKAGED / "automedeval.yaml")
     rubric |= {"id": "own", "output": {"grammar": "score_line"}}
-    own, revisions = tmp_path / "own.yaml", tmp_path / "revisions.jsonl"
+    own = tmp_path / "own.yaml"
+    revisions = tmp_path / "revisions.jsonl"
     own.write_text(yaml.safe_dump(rubric))
     study = write_study(tmp_path, ("jury",), 1, seed=0, rubric=str(own))
     text = revisions.read_text().replace("automedeval@1", "own@1")
@@ -93,7 +95,8 @@ def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_pat
 
 
 def test_no_page_names_a_model_or_a_judge(store):
-    someone, pages = Physician(client_of(store)), []
+    someone = Physician(client_of(store))
+    pages = []
     pages.append(someone.get("/").text)
     someone.sign_in(store.invite("physician-2"))
     someone.post("/next")
@@ -134,7 +137,8 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path):
 
 def test_following_an_invitation_does_not_sign_in_and_signing_in_ends_what_was(store):
     assert "open the invitation link" in Physician(client_of(store)).get("/").text
-    someone, token = physician(store), store.invite("physician-1")
+    someone = physician(store)
+    token = store.invite("physician-1")
     assert someone.get(f"/invitation/{token}").status_code == 200
     assert "This invitation is for <strong>physician-1</strong>" in someone.page
     assert someone.get("/tasks/1").status_code == 200

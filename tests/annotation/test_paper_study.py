@@ -16,7 +16,8 @@ from automedeval.annotation.study import read_study
 
 PAPER = Path("recipes/runs/automedeval-13b")
 CANDIDATES = ("ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2")
-OURS, GPT4 = "introspection2", "gpt-4-turbo-2024-04-09"
+OURS = "introspection2"
+GPT4 = "gpt-4-turbo-2024-04-09"
 DOCTORS = ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
 MASTERS = ("master-1", "master-2", "master-3")
 

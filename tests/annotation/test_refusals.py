@@ -8,7 +8,8 @@ from doubles.study_page import opened, physician, stored, write_study
 from factories import read, write
 from tables import rows_of
 
-RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
+RESPONSES = "/tasks/1/responses"
+VERDICT = "/tasks/1/verdict-1"
 
 
 @pytest.mark.parametrize(

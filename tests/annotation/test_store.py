@@ -135,7 +135,8 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
 ):
     store = open_store()
     finish(store, store.next("ann"))
-    people, plan = PHYSICIANS | {"dora": "chief"}, {"raters": 4, "judges": ["y"]}
+    people = PHYSICIANS | {"dora": "chief"}
+    plan = {"raters": 4, "judges": ["y"]}
     wider = open_store(a_study(tmp_path, physicians=people, rate=plan))
     assert wider.next("dora") is not None
     fewer = open_store(a_study(tmp_path, physicians={"bob": "attending"}))
@@ -215,7 +216,8 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store):
     assert Counter(answer.assignment for answer in store.answers()) == {first.id: 2, second.id: 2}
     events = [event for event in store.history() if event["assignment"] == second.id]
     told = [(event["what"], event["counts"]) for event in events]
-    lost, kept = ("answer", False), ("answer", True)
+    lost = ("answer", False)
+    kept = ("answer", True)
     assert told == [("given", None), lost, lost, ("undo", None), kept, kept]
     assert store.undo("bob") is None
 

@@ -62,7 +62,8 @@ def test_a_verdict_is_checked_in_its_own_words_and_slots(tmp_path):
         task = store.next("chief-1")
         assert task.parts == ("verdict:judge-strong",)
         assert task.order == (1, 0), "as the teacher saw them"
-        case, text = built.cases[0], unescape(someone.page)
+        case = built.cases[0]
+        text = unescape(someone.page)
         assert built.verdicts["strong"][0].rationale in text
         first, second = (text.index(case.responses[index].text) for index in (1, 0))
         assert text.index("<h2>Doctor 1</h2>") < first < text.index("<h2>Doctor 2</h2>") < second

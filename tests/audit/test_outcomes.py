@@ -51,7 +51,8 @@ def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand():
     assert value_of(order.share, 2) == pytest.approx(sum(turned) / 3)
     assert order.share.n == 3  # case 1 has one valid reading, and says nothing
     # The first place holds 5, 4, 3 and 2, half a point above the means of their verdicts; the last one 1, 2, 4 and 3.
-    first, last = 0.5, -0.5
+    first = 0.5
+    last = -0.5
     assert value_of(order.shift, 2) == pytest.approx(first - last)
     assert order.turned == [0, 1]
     assert share_of(reader, READING, 2) == 4 / 5

@@ -115,7 +115,8 @@ def test_a_case_is_repeated_and_what_cannot_be_changed_has_no_trial():
 def left_out(case: Case) -> set[str]:
     """Return the subjects of the changes that are not idle in a case; the others are made."""
     planner = Planner(RUBRIC)
-    made, kinds = set(), set()
+    made = set()
+    kinds = set()
     for name in ("patient", "writer"):
         perturbation = PACKAGED[name]
         kinds.update(edit.kind for edit in perturbation.edits)

@@ -16,7 +16,8 @@ from programs import SAMPLE, flags, run_command, succeeded
 
 from automedeval.stats.bootstrap import Statistic, estimate
 
-CASES, RATINGS = SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl"
+CASES = SAMPLE / "test_cases.jsonl"
+RATINGS = SAMPLE / "test_ratings.jsonl"
 FAST = ("--resamples", 200, "--encoder", "none")
 
 
@@ -47,7 +48,8 @@ def people_means() -> dict[tuple[str, str], float]:
 
 def rated_cases() -> list[tuple[dict, list[float]]]:
     """Return each case of the sample with people's mean rating of each response."""
-    means, rated = people_means(), []
+    means = people_means()
+    rated = []
     for case in read(CASES):
         rated.append((case, [means[case["id"], each["model"]] for each in case["responses"]]))
     return rated
@@ -118,7 +120,8 @@ class Report:
     """What a run of `automedeval report` printed, and what it wrote: its figures, its page and the sentences of its summary."""
 
     def __init__(self, folder: Path, said: str):
-        self.folder, self.said = folder, said
+        self.folder = folder
+        self.said = said
 
     def json(self, name: str = "agreement") -> Any:
         return read_json(self.folder / f"{name}.json")
@@ -188,7 +191,8 @@ def right_verdicts(count: int) -> list[dict]:
 
 def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
     """Return verdicts like people's means, less 0.8, with noise: a judge that is too strict."""
-    rng, records = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    records = []
     for case, means in rated_cases():
         scores = np.clip(np.array(means) - 0.8 + noise * rng.normal(size=len(means)), 1, 5)
         expected = {"expected_scores": scores.tolist()}

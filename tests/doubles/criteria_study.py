@@ -35,7 +35,8 @@ def write_study(folder: Path, number_of_cases: int = 60) -> list[tuple]:
         case = case_of(f"c{number}", "Q?", answers, criteria=CRITERIA)
         cases.append(case)
         for slot, model in enumerate("ab"):
-            met, chances = [], []
+            met = []
+            chances = []
             for each in CRITERIA:
                 truth = rng.random() < 0.4
                 chance = min(max(0.6 * truth + 0.5 * rng.random(), 0), 1)

@@ -45,7 +45,8 @@ def verdict_of(case: Case, teacher: str, **more) -> Verdict:
 class WordEncoder:
     """Stands in for an encoder, which takes seconds to load: a text's vector counts its words."""
 
-    name, fingerprint = "words", "0" * 12
+    name = "words"
+    fingerprint = "0" * 12
 
     def __init__(self, model: str = "words", device: str = "cpu"):
         self.model = model
@@ -62,7 +63,8 @@ class Study:
     """The files of a small study; `build` runs the recipe on them."""
 
     def __init__(self, folder: Path, number: int = 24):
-        self.folder, self.output = folder, folder / "instructions"
+        self.folder = folder
+        self.output = folder / "instructions"
         self.cases = [case_of(at) for at in range(number)]
         self.verdicts = {
             name: [verdict_of(case, name) for case in self.cases] for name in ("strong", "weak")

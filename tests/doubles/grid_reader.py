@@ -46,7 +46,8 @@ class Visit:
     """A reader's browser with the page of a report, and what it complained of."""
 
     def __init__(self, browser: "playwright.Browser", file: Path, **options: object):
-        self.file, self.context = file, browser.new_context(**options)
+        self.file = file
+        self.context = browser.new_context(**options)
         self.page = self.context.new_page()
         self.complaints = complaints_of(self.page)
         self.open()

@@ -28,7 +28,8 @@ RUBRIC = read_rubric("harm")
 
 def write_study(folder: Path, raters: int, untold: float) -> None:
     """Write cases.jsonl, the simulated ratings.jsonl and the verdicts of the simulated judge as judge.jsonl."""
-    rng, cases = np.random.default_rng(SEED), list(read_cases(SAMPLE / "test_cases.jsonl"))
+    rng = np.random.default_rng(SEED)
+    cases = list(read_cases(SAMPLE / "test_cases.jsonl"))
     ratings: list[dict[str, Any]] = []
     verdicts: list[dict[str, Any]] = []
     for case in cases:

@@ -23,7 +23,8 @@ from doubles.local_server import LocalServer
 from factories import Json
 
 LARGE = (".safetensors", ".parquet")  # what the Hub keeps by LFS whatever its size
-WRITER, READER = "a-token-that-writes", "a-token-that-reads"
+WRITER = "a-token-that-writes"
+READER = "a-token-that-reads"
 # A path on the Hub: an address of a repository, with or without /api, and what is wanted of it.
 REPO = re.compile(
     r"(?:/api)?/(?:(?P<kind>model|dataset|space)s/)?(?P<repo>[\w.-]+/[\w.-]+?)(?P<rest>(?:\.git)?/.*)?"
@@ -112,7 +113,8 @@ class Served(NamedTuple):
 class Refusal(Exception):
     def __init__(self, status: int, message: str, code: str = ""):
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status = status
+        self.code = code
 
 
 class HubDouble(LocalServer):
@@ -154,12 +156,14 @@ class HubDouble(LocalServer):
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         path = unquote(handler.path.partition("?")[0])
         body = self.body(handler)
-        status, headers = 200, {"Content-Type": "application/json"}
+        status = 200
+        headers = {"Content-Type": "application/json"}
         try:
             with self._lock:
                 answer = self._answer(handler, path, body)
         except Refusal as refusal:
-            status, answer = refusal.status, {"error": str(refusal)}
+            status = refusal.status
+            answer = {"error": str(refusal)}
             headers |= {"X-Error-Message": str(refusal), "X-Error-Code": refusal.code}
         if isinstance(answer, Served):
             content = answer.file.content
@@ -201,7 +205,8 @@ class HubDouble(LocalServer):
 
     def _create(self, wanted: Json, token: str) -> Any:
         self._writable(token)
-        kind, name = wanted.get("type") or "model", f"{wanted['organization']}/{wanted['name']}"
+        kind = wanted.get("type") or "model"
+        name = f"{wanted['organization']}/{wanted['name']}"
         repo = self.repos[kind, name] = Repo(kind, name, wanted.get("visibility") == "private")
         attributes = File(b"*.safetensors filter=lfs\n", False)
         repo.commit({".gitattributes": attributes}, "initial commit")
@@ -224,7 +229,8 @@ class HubDouble(LocalServer):
     def _read(self, repo: Repo, wanted: list[str]) -> Any:
         match wanted:
             case ["resolve", revision, *path]:
-                files, name = repo.at(revision), "/".join(path)
+                files = repo.at(revision)
+                name = "/".join(path)
                 if name not in files:
                     raise Refusal(404, "Entry not found", "EntryNotFound")
                 return Served(files[name], repo.named(revision))
@@ -255,7 +261,8 @@ class HubDouble(LocalServer):
         raise Refusal(404, "no such page")
 
     def _commit(self, repo: Repo, lines: list[Json]) -> Any:
-        files, header = dict(repo.files), lines[0]["value"]
+        files = dict(repo.files)
+        header = lines[0]["value"]
         if header.get("parentCommit", repo.head) != repo.head:
             raise Refusal(412, "the branch has moved")
         for line in lines[1:]:

@@ -19,7 +19,8 @@ from automedeval.study.introspection.mistakes import Recorded, read_recorded
 
 RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
 RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}
-BOTH, REVISE = ("dataset", "output", "rubrics"), ("waiting", "training")
+BOTH = ("dataset", "output", "rubrics")
+REVISE = ("waiting", "training")
 AUTOMEDEVAL = RUBRICS["automedeval@1"]
 
 
@@ -48,7 +49,8 @@ class Lessons:
     """The files of a small study; `introspect` runs a round on them."""
 
     def __init__(self, folder: Path, number: int = 8, build: bool = True):
-        self.folder, self.output = folder, folder / "round1"
+        self.folder = folder
+        self.output = folder / "round1"
         self.cases = [case_of(at) for at in range(number)]
         self.order = {case.id: random.Random(case.id).sample(range(3), 3) for case in self.cases}
         self.record = {case.id: scores_of(at) for at, case in enumerate(self.cases)}

@@ -45,7 +45,8 @@ def people(
     verdicts: Sequence[Verdict], noise: float = 0.0, rubric: Rubric = FEEDBACK
 ) -> list[Rating]:
     """Return ratings on the line, or whole ratings around it if `noise` is given."""
-    rng, ratings = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    ratings = []
     for verdict in verdicts:
         values = np.array(verdict.expected_scores)
         scores = 4.5 + 0.5 * (values - values.mean()) + 0.6 * values

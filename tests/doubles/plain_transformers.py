@@ -19,7 +19,8 @@ class PlainTransformers:
     """A checkpoint in float32, which writes at most so many tokens, until one that ends a text."""
 
     def __init__(self, folder: Path, new_tokens: int, ends: Collection[int]):
-        self.new_tokens, self.ends = new_tokens, ends
+        self.new_tokens = new_tokens
+        self.ends = ends
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         self.network.eval()
@@ -52,7 +53,8 @@ class PlainTransformers:
         ids, tail, values = self.prompt(prompt.messages), "", []
         for part in prompt.parts:
             if isinstance(part, Free):
-                ids, tail = self.write(ids + self.ids(tail)), ""
+                ids = self.write(ids + self.ids(tail))
+                tail = ""
             elif isinstance(part, Slot):
                 ways = [self.ids(tail + value) for value in part.values]
                 shared = len(list(takewhile(lambda column: len(set(column)) == 1, zip(*ways))))

@@ -30,12 +30,14 @@ class QdrantServer(LocalServer):
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         body = json.loads(self.body(handler) or "{}")
-        status, content = 401, {"status": {"error": "Must provide an API key"}}
+        status = 401
+        content = {"status": {"error": "Must provide an API key"}}
         with self._lock:
             if self.key in (None, handler.headers.get("api-key")):
                 self.requests.append((handler.command, urlsplit(handler.path).path, body))
                 result = self.result(*self.requests[-1])
-                status, content = 200, {"result": result, "status": "ok", "time": 0.0}
+                status = 200
+                content = {"result": result, "status": "ok", "time": 0.0}
         data = json.dumps(content).encode()
         self.send(handler, status, data, {"Content-Type": "application/json"})
 

@@ -14,10 +14,8 @@ from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, Study, read_study
 from automedeval.annotation.validation import values_of
 
-CRITERIA, ASKED = (
-    ("relevancy", "knowledge_correctness", "fluency"),
-    ("knowledge", "attribution", "fluency"),
-)
+CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
+ASKED = ("knowledge", "attribution", "fluency")
 PHYSICIANS = {"ann": "attending", "bob": "attending", "cleo": "chief"}
 
 

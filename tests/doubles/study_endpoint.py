@@ -20,8 +20,10 @@ READ = 250  # characters of each response that it quotes, so that a verdict on t
 
 def reply(body: Json) -> str:
     """Return the text of an answer to a chat request."""
-    messages, model = [each["content"] for each in body["messages"]], body["model"]
-    material, last = next(text for text in messages if _RESPONSE.search(text)), messages[-1]
+    messages = [each["content"] for each in body["messages"]]
+    model = body["model"]
+    material = next(text for text in messages if _RESPONSE.search(text))
+    last = messages[-1]
     responses = [text for _, _, text in _RESPONSE.findall(material)]
     question = _QUESTION.search(material)[2]
     if "Review: accept" in last:

@@ -21,7 +21,8 @@ from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 
 GIVEN = read_yaml(Path(__file__).parents[1] / "data/annotation/study_page.yaml")
-ANNOTATORS, HOSTILE = GIVEN["annotators"], GIVEN["hostile"]
+ANNOTATORS = GIVEN["annotators"]
+HOSTILE = GIVEN["hostile"]
 RESPONSES = GIVEN["files"]["cases"][0]["responses"]
 MODELS, ANSWERS = ([answer[name] for answer in RESPONSES] for name in ("model", "text"))
 JUDGES = [verdict["judge"] for verdict in GIVEN["files"]["verdicts"]]
@@ -55,7 +56,8 @@ class Physician:
     """
 
     def __init__(self, client: httpx.Client):
-        self.client, self.page = client, ""
+        self.client = client
+        self.page = ""
 
     def get(self, path: str) -> httpx.Response:
         answer = self.client.get(path, follow_redirects=True)

@@ -64,6 +64,7 @@ def losses(output: Path) -> list[float]:
 
 def changed(before: Path, after: Path, file: str = "model.safetensors") -> list[bool]:
     """Return of each tensor whether it is another one; both files have the same names and shapes."""
-    old, new = load_file(before / file), load_file(after / file)
+    old = load_file(before / file)
+    new = load_file(after / file)
     assert {name: old[name].shape for name in old} == {name: new[name].shape for name in new}
     return [bool((old[name] != new[name]).any()) for name in old]

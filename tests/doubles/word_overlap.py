@@ -5,9 +5,11 @@ from typing import Any
 
 def overlap(predictions: list[str], references: list[list[str]], **settings: Any) -> dict[str, Any]:
     """Return as F1 the share of words in common, as BARTScore minus the letters of words that are not; None if all are."""
-    alike, apart = [], []
+    alike = []
+    apart = []
     for text, others in zip(predictions, references):
-        words, of_others = set(text.split()), [set(other.split()) for other in others]
+        words = set(text.split())
+        of_others = [set(other.split()) for other in others]
         alike.append(max(len(words & each) / len(words | each) for each in of_others))
         lacking = min(len("".join(words - each)) for each in of_others)
         apart.append(None if alike[-1] == 1 else -float(lacking))

@@ -30,7 +30,8 @@ def test_every_text_is_read_and_agrees_with_itself(text):
 @pytest.mark.parametrize("kind", ["mass", "volume"])
 def test_units_are_those_of_pint(kind):
     pint = pytest.importorskip("pint")
-    units, base = pint.UnitRegistry(), {"mass": "mg", "volume": "ml"}[kind]
+    units = pint.UnitRegistry()
+    base = {"mass": "mg", "volume": "ml"}[kind]
     ours = {"gm": "g", "cc": "cm**3", "mcg": "microgram", "ug": "microgram"}
     names = [unit for unit in KNOWN["units"][kind] if not re.search("spoon|tsp|tbsp", unit)]
     for unit in names:

@@ -66,7 +66,8 @@ def shelf(request, folder):
 
 
 def test_a_search_finds_by_meaning_with_cosines(shelf):
-    queries, read = ["low mood medicine", "insulin and blood sugar"], shelf.filled()
+    queries = ["low mood medicine", "insulin and blood sugar"]
+    read = shelf.filled()
     assert read.search([]) == []
     blank, low_mood, sugar = read.search(["?!", *queries], 5)
     assert blank == []  # a query without a word finds nothing
@@ -122,7 +123,8 @@ def test_a_server_that_does_not_answer_is_told(folder):
 
 
 def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder):
-    first, second = folder.filled(), folder.read()
+    first = folder.filled()
+    second = folder.read()
     with folder.write() as base:
         base.add([Passage.of("Book", "", 2, "Measles are caught once.")])
         assert first.content == second.content

@@ -36,7 +36,8 @@ def harness_python() -> Path:
     """
     if named := os.environ.get(GIVEN):
         return Path(named)
-    python, stamp = PLACE / "bin" / "python", PLACE / "installed"
+    python = PLACE / "bin" / "python"
+    stamp = PLACE / "installed"
     wanted = digest([REQUIREMENTS.read_text(encoding="utf-8"), sys.version, sys.prefix])
     with FileLock(f"{PLACE}.lock"):
         if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:

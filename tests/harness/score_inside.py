@@ -15,7 +15,8 @@ from automedeval.harness import inspect_scorer
 
 if __name__ == "__main__":
     log, settings = sys.argv[1:]
-    together, plain = [], inspect_scorer.score_answers
+    together = []
+    plain = inspect_scorer.score_answers
 
     def counted(judge, answers):
         together.append(len(answers))

@@ -55,7 +55,8 @@ def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
         scores[cell["case_id"], cell["model"]] = float(cell["expected_score"])
     assert len(scores) == 6
     for number, (case, row) in enumerate(zip(joined, rows, strict=True)):
-        question, reference = row["question"], row["reference"]
+        question = row["question"]
+        reference = row["reference"]
         for model, text in (("model-a", lines[number]), ("model-b", answers[question])):
             wanted = plain.score(question, text, reference)
             assert scores[case["id"], model] == pytest.approx(wanted, abs=2e-3)

@@ -35,7 +35,8 @@ def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
     except RecordError as error:
         if not str(error).startswith("no answer: "):
             raise
-        cases, notes = [], str(error).removeprefix("no answer: ").split("; m=")
+        cases = []
+        notes = str(error).removeprefix("no answer: ").split("; m=")
     assert f"answers of m: {len(cases)}" in notes[0]
     left_out = map(int, re.findall(r"left out: ([0-9]+) \(", notes[0]))
     return cases, len(cases) + sum(left_out), notes

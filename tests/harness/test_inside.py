@@ -90,7 +90,8 @@ def test_a_file_that_is_no_log_is_one_line(harness_python, tmp_path):
 
 
 def test_the_judge_reads_the_question_and_the_reference():
-    judge, talk = WordJudge(), [{"role": "user", "content": "Is it safe?"}]
+    judge = WordJudge()
+    talk = [{"role": "user", "content": "Is it safe?"}]
     answers = [
         answered("7", talk, "One two."),
         answered("7", talk, "One.", "No."),

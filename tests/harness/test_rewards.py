@@ -19,7 +19,8 @@ def said(role, content):
 
 
 def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward():
-    judge, logged = WordJudge(), {}
+    judge = WordJudge()
+    logged = {}
     prompts = list("ppqqpp")  # a prompt that comes back later is another case
     completions = ["a", "a b c", "a b", "fail", "", "a b"]
     rewards = JudgeReward(judge)(prompts, completions, log_metric=logged.__setitem__, other=[1] * 6)
@@ -66,7 +67,8 @@ def test_a_reference_that_is_no_text_stops_and_one_that_is_not_read_is_told():
 @needs_encoder
 def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most():
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
-    judge, rubric = load_judge("small"), read_rubric("automedeval")
+    judge = load_judge("small")
+    rubric = read_rubric("automedeval")
     (planting,) = [edit for edit in read_perturbations() if edit.name == "planting"]
     texts = itertools.cycle([*planting.edits, *planting.controls])
     prompts, references, clean, planted = [], [], [], []

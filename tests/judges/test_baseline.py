@@ -17,7 +17,8 @@ from automedeval.records.tables.cases import read_cases
 
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
-QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
+QUESTION = "embedding to the question"
+REFERENCE = "embedding to the reference"
 RESPONSES = [{"model": "a", "text": "syrup"}, {"model": "b", "text": "rest and sleep"}]
 TWO = {"id": "one", "question": "cough syrup?", "responses": RESPONSES}
 
@@ -44,7 +45,8 @@ def test_verdicts_say_what_the_baseline_counts(baseline, tmp_path):
 class Lengths:
     """An encoder whose vectors tell one word from several."""
 
-    name, fingerprint = "lengths", "0"
+    name = "lengths"
+    fingerprint = "0"
 
     def encode(self, texts, on_batch=None) -> np.ndarray:
         vectors = [[0.6, 0.8] if " " in text else [1.0, 0.0] for text in texts]
@@ -68,7 +70,8 @@ def test_a_text_without_words_makes_a_verdict_invalid(changes, baseline, error):
 
 
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file():
-    case, other = Case.from_dict(TWO), Case.from_dict(TWO | {"id": "two"})
+    case = Case.from_dict(TWO)
+    other = Case.from_dict(TWO | {"id": "two"})
     judge = BaselineJudge(BM25, Collection.of([case, other]))
     (alone,) = judge([case])
     assert alone == next(judge([case, other]))

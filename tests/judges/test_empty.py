@@ -20,7 +20,8 @@ from automedeval.harness.rewards import JudgeReward
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
 POOR = "I like trains."
 # No judge reads these.
-THAI, KHMER = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก", "បាទ អ្នកត្រូវការវ៉ាក់សាំង"
+THAI = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก"
+KHMER = "បាទ អ្នកត្រូវការវ៉ាក់សាំង"
 
 
 def case_of(*texts: str, **more: object) -> Case:
@@ -68,7 +69,8 @@ def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small):
 
 @needs_encoder
 def test_what_nobody_can_read_is_invalid_and_says_what(small):
-    unread, unasked = case_of(THAI, "..."), case_of(ANSWER, question=THAI)
+    unread = case_of(THAI, "...")
+    unasked = case_of(ANSWER, question=THAI)
     verdicts = list(small([unread, unasked]))
     assert [verdict.error for verdict in verdicts] == [
         "no response can be read",
@@ -177,7 +179,8 @@ def test_judges_without_a_scale_put_it_below_every_answer():
 
 @needs_encoder
 def test_rewards_have_the_same_values(small):
-    question, texts = "May I take ibuprofen with food?", [ANSWER, "", THAI, POOR]
+    question = "May I take ibuprofen with food?"
+    texts = [ANSWER, "", THAI, POOR]
     (verdict,) = small([case_of(*texts)])
     assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
 

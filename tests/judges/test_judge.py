@@ -57,7 +57,8 @@ def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
 def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(chat, cases):
     judge = Judge(chat, "automedeval_guided", score_decoding="free")
     request = Request(replace(cases[0], reference="Rest."), (2, 0))
-    first, second = dict(zip(GUIDED, (4, 5, 4))), dict(zip(GUIDED, (1, 2, 3)))
+    first = dict(zip(GUIDED, (4, 5, 4)))
+    second = dict(zip(GUIDED, (1, 2, 3)))
     text = json.dumps({"rationale": "Why.", "Doctor 1": first, "Doctor 2": second})
     verdict = judge.verdict(request, Answer(text))
     assert (verdict.scores, verdict.rationale) == ((2, None, 4), "Why.")
@@ -84,7 +85,8 @@ def test_choices_name_models(chat, cases):
 
 def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
     """A checkpoint that thinks first writes its thoughts into its text."""
-    judge, request = Judge(chat, score_decoding="free"), Request(cases[0], (0, 1, 2))
+    judge = Judge(chat, score_decoding="free")
+    request = Request(cases[0], (0, 1, 2))
     first = "Score: Doctor 1: 2. Doctor 2: 3. Doctor 3: 1."
     answer = "Good.\nScore: Doctor 1: 5. Doctor 2: 3. Doctor 3: 1."
 

@@ -90,7 +90,8 @@ def test_scores_are_those_of_plain_transformers(which, beside, small, tmp_path):
     if beside == "question":
         cases = [case | {"reference": None} for case in cases]
     file = write(tmp_path / "cases.jsonl", cases)
-    verdicts, plain = judged(tmp_path, folder, file), Plain(folder)
+    verdicts = judged(tmp_path, folder, file)
+    plain = Plain(folder)
     for case, verdict in zip(cases, verdicts, strict=True):
         about = [verdict[name] for name in ("case_id", "judge", "rubric", "scores")]
         assert about == [case["id"], "small", "automedeval@1", None]
@@ -104,7 +105,8 @@ def test_scores_are_those_of_plain_transformers(which, beside, small, tmp_path):
 @pytest.mark.slow
 def test_the_measured_figures_are_those_of_loops(small):
     """Concordance of each feature with people on the fifteen cases that were fitted."""
-    plain, right = Plain(small), {name: [] for name in QUESTION}
+    plain = Plain(small)
+    right = {name: [] for name in QUESTION}
     ratings = pandas.DataFrame(read(OF_TRAINING["ratings"]))
     by_rater = ratings.groupby(["case_id", "model", "annotator"]).score.mean()
     people = by_rater.groupby(["case_id", "model"]).mean()
@@ -180,7 +182,8 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained, tm
     more = flags(start=trained, evaluation_cases=leaked, max_steps=2)
     done = succeeded(train(tmp_path / "more", *more))
     assert "question of an evaluation case: 1" in done.stdout
-    before, after = adapter(trained), adapter(tmp_path / "more")
+    before = adapter(trained)
+    after = adapter(tmp_path / "more")
     moved = [float((after[name] - before[name]).abs().max()) for name in before]
     assert 0 < max(moved) < 0.05, "it started from there"
 

@@ -14,7 +14,8 @@ QUESTION, REFERENCE = EMBEDDINGS
 class Letters:
     """An encoder whose vectors count letters; it keeps the texts that it was given."""
 
-    name, fingerprint = "letters", "0"
+    name = "letters"
+    fingerprint = "0"
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -63,7 +64,8 @@ def test_the_nearest_piece_counts(question, answers, cosines):
 
 
 def test_the_nearest_piece_of_a_reference_counts_and_every_text_is_encoded_once():
-    encoder, done = Letters(), []
+    encoder = Letters()
+    done = []
     cases = [case("a a", "c", "a c", reference=f"{FAR} a"), case("a a", FAR)]
     scores = nearest_pieces(cases, encoder, on_batch=done.append)
     wanted = pytest.approx([0, 0.5**0.5, np.nan], abs=1e-6, nan_ok=True)

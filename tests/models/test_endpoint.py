@@ -90,7 +90,8 @@ LONG = Case(
 @each_row("read, held, valid")
 def test_a_count_of_the_tokens_that_were_not_read_before_is_no_cut(read, held, valid):
     usage = {"prompt_tokens": read, "prompt_tokens_details": {"cached_tokens": held}}
-    first, second = answer(SCORES, usage={"prompt_tokens": 1900}), answer(SCORES, usage=usage)
+    first = answer(SCORES, usage={"prompt_tokens": 1900})
+    second = answer(SCORES, usage=usage)
     with EndpointDouble(first, second) as endpoint:
         verdicts = Judge(chat_at(endpoint, concurrency=1), runs=2)([LONG])
         assert [verdict.valid for verdict in verdicts] == [True, valid]

@@ -29,7 +29,8 @@ def measured(script: str, *options: object, folder: Path, missed: bool = False) 
     Args:
         missed: whether it ends with 1, for a missed target.
     """
-    path, file = str(ROOT / "benchmarks" / script), folder / "measured.json"
+    path = str(ROOT / "benchmarks" / script)
+    file = folder / "measured.json"
     sys.path.insert(0, str(ROOT / "benchmarks"))  # its neighbours
     try:
         words = [path, *map(str, options), "--json", str(file)]
@@ -141,7 +142,8 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
 
 
 def test_the_page_is_made_of_the_versioned_results(tmp_path):
-    results, output = ROOT / "benchmarks" / "results", tmp_path / "page.md"
+    results = ROOT / "benchmarks" / "results"
+    output = tmp_path / "page.md"
     assert list(results.glob("*.json"))
     words = flags(results=results, output=output)
     subprocess.run([sys.executable, ROOT / "benchmarks" / "page.py", *words], check=True)

@@ -54,7 +54,8 @@ def commands(text: str) -> list[list[str]]:
             lines = [line[2:] for line in lines if line.startswith("$ ")]
         for line in lines:
             lexer = shlex.shlex(line, posix=True, punctuation_chars="&;|")
-            lexer.commenters, lexer.whitespace_split = "#", True
+            lexer.commenters = "#"
+            lexer.whitespace_split = True
             command: list[str] = []
             for word in [*lexer, ";"]:
                 if set(word) <= set("&;|"):
@@ -113,7 +114,8 @@ def launched(launcher: str, words: list[str]) -> list[str]:
 
 def faults(command: list[str]) -> list[str]:
     """Return what is wrong with one command; a program that is not ours is taken as it is."""
-    program, words = Path(command[0]).name, command[1:]
+    program = Path(command[0]).name
+    words = command[1:]
     if program == "make":
         targets = re.findall(r"^([a-z0-9_-]+):", (ROOT / "Makefile").read_text(), re.M)
         return [
@@ -260,7 +262,8 @@ def test_the_notebook_runs_from_top_to_bottom(monkeypatch):
         if cell["cell_type"] == "code":
             assert cell["outputs"] == [], "outputs are not committed"
             exec(compile("".join(cell["source"]), "quickstart.ipynb", "exec"), names)
-    scored, table = names["scored"], names["table"]
+    scored = names["scored"]
+    table = names["table"]
     means = scored.groupby("model").expected_score.mean()
     assert means["model_a"] > means["model_b"]
     assert table.valid.all()

@@ -78,11 +78,13 @@ def test_the_commands_of_the_readme_work_everywhere(place, new_machine, tiny_mod
     home, given = new_machine
     browser = f"{sys.executable} -c pass %s"
     environment = given | {"OPENAI_API_KEY": "none", "BROWSER": browser}
-    python, models = home / "venv" / "bin" / "python", home / "cache" / "automedeval" / "models"
+    python = home / "venv" / "bin" / "python"
+    models = home / "cache" / "automedeval" / "models"
     folder = tmp_path / place
     folder.mkdir()
     if place == "clone":
-        python, models = sys.executable, folder / "models"
+        python = sys.executable
+        models = folder / "models"
         (folder / "src").symlink_to(ROOT / "src")
         environment["PYTHONPATH"] = str(folder / "src")
         # The small judge judges the sample of the wheel; here this takes a moment.

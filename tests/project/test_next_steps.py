@@ -46,7 +46,8 @@ def endpoint(tmp_path, monkeypatch) -> Iterator[EndpointDouble]:
 def asked(monkeypatch) -> list[str]:
     """The hosts that a program wants to reach, of which only this machine's are let through."""
     hosts: list[str] = []
-    connect, look_up = socket.socket.connect, socket.getaddrinfo
+    connect = socket.socket.connect
+    look_up = socket.getaddrinfo
 
     def closed(host):
         hosts.append(str(host))

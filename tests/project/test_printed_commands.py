@@ -74,7 +74,8 @@ def readers_endpoint(tmp_path, tiny_model, monkeypatch) -> Iterator[EndpointDoub
         (tmp_path / place).symlink_to(tiny_model)
     (tmp_path / "models" / ENCODER.name).symlink_to(ENCODER.resolve())
     (tmp_path / "src").symlink_to(ROOT / "src")
-    rated, mine = [case(n) for n in range(24)], [case(n) for n in range(24, 36)]
+    rated = [case(n) for n in range(24)]
+    mine = [case(n) for n in range(24, 36)]
     for name, records in {
         "rated.jsonl": rated, "my_cases.jsonl": mine, "new.jsonl": mine, "cases.jsonl": mine[:4],
         "my_ratings.jsonl": rate([*rated, *mine[:6]]), "ratings.jsonl": rate(rated),

@@ -55,7 +55,8 @@ def running(study: Path, port: int, *more: str) -> Iterator[str]:
 
 
 def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path):
-    study, port = write_study(tmp_path, ("rate",)), free_port()
+    study = write_study(tmp_path, ("rate",))
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     with running(study, port) as printed, httpx.Client(base_url=address) as client:
         assert "cases: 2, items: 2, annotators: 3" in printed

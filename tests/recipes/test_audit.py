@@ -43,7 +43,8 @@ def audited(tiny_model, tmp_path_factory):
 
 
 def test_every_perturbation_has_a_row_with_intervals(audited):
-    table, audit = rows(audited), result(audited)
+    table = rows(audited)
+    audit = result(audited)
     assert list(table) == [perturbation.name for perturbation in read_perturbations()]
     for name in table.keys() - {"paraphrase"}:  # which not every answer allows
         share = table[name]["share"]
@@ -68,7 +69,8 @@ def test_trials_show_their_case_as_the_clean_run_did(audited):
     assert len(after) == len(changed) > 20
     for verdict in after:
         case = changed[verdict.case_id]
-        clean, kind = cases[case["audit"]["of"]], case["audit"]["perturbation"]
+        clean = cases[case["audit"]["of"]]
+        kind = case["audit"]["perturbation"]
         assert (clean.id, verdict.order) in orders
         texts = [response["text"] for response in case["responses"]]
         before = [response.text for response in clean.responses]
@@ -109,7 +111,8 @@ def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited):
 
 
 def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path):
-    file, out = tmp_path / "own.yaml", tmp_path / "o"
+    file = tmp_path / "own.yaml"
+    out = tmp_path / "o"
     run = partial(audit, judge="baseline:longer text", cases=CASES, perturbations=file, output=out)
     for limit, status in (("most: 1.0", 0), ("most: 0.0", 3), ("why: none", 3)):
         file.write_text(

@@ -51,7 +51,8 @@ def ratings_of(verdicts: list[Verdict], criterion: str, score: int = 0) -> list[
 
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
-    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
+    strong = study.verdicts["strong"]
+    weak = study.verdicts["weak"]
     strong[0] = verdict_of(study.cases[0], "strong", scores=None)
     weak.append(verdict_of(case_of(99), "weak"))
     _, _, second, third, fourth, *_ = strong
@@ -209,7 +210,8 @@ BY_QUALITY = PLAN | {
 def test_a_classifier_learns_from_labels_and_physicians_and_calls_the_rest(tmp_path):
     study = Study(tmp_path, 50)
     good_and_bad(study)
-    strong, weak = study.verdicts["strong"], study.verdicts["weak"]
+    strong = study.verdicts["strong"]
+    weak = study.verdicts["weak"]
     weak[:20] = [replace(verdict, quality="low") for verdict in weak[:20]]
     ratings = ratings_of(weak[20:30], "attribution")
     ratings += ratings_of(strong[:2], "fluency")  # no fault of what is said

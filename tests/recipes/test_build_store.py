@@ -29,7 +29,8 @@ class Shelf:
     """A folder of two books and the store that is made of them."""
 
     def __init__(self, folder: Path):
-        self.books, self.store = folder / "books", folder / "store"
+        self.books = folder / "books"
+        self.store = folder / "store"
         self.books.mkdir()
         parts = [f"## Part {n}\n\nFact {n} stands here. More of {n}.\n\n" for n in range(20)]
         self.write("medical.md", "# Small medicine\n\n" + "".join(parts))

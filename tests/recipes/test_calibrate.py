@@ -22,7 +22,8 @@ class Study:
     """Twenty rated cases, five to put on the scale, and the command on them."""
 
     def __init__(self, folder: Path):
-        self.rated, self.file = folder / "rated" / "verdicts.jsonl", folder / "verdicts.jsonl"
+        self.rated = folder / "rated" / "verdicts.jsonl"
+        self.file = folder / "verdicts.jsonl"
         self.out = folder / "out"
         verdicts = study(25)
         self.give(verdicts[:20], [*verdicts[20:24], invalid_of(24)])
@@ -170,7 +171,8 @@ def test_verdicts_by_another_rubric_or_with_other_settings_are_refused(scores):
 
 
 def test_one_file_of_rated_and_other_cases_is_enough(args, tmp_path):
-    both, one = write(tmp_path / "both.jsonl", [*study(24), invalid_of(24)]), tmp_path / "one"
+    both = write(tmp_path / "both.jsonl", [*study(24), invalid_of(24)])
+    one = tmp_path / "one"
     succeeded(args.calibrate())
     succeeded(args.calibrate(verdicts=both, output=one))
     for name in WRITTEN:

@@ -108,7 +108,8 @@ def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path)
 
 def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path):
     table = tmp_path / "long.csv"
-    head, about = "question,reference,model,answer\n", "How much of it for an adult?,Take 400 mg."
+    head = "question,reference,model,answer\n"
+    about = "How much of it for an adult?,Take 400 mg."
     table.write_text(f"{head}{about},a,Take 400 mg.\n{about},b,Take 5 g.\n")
     succeeded(check(table, tmp_path / "out"))
     rows = read_csv(tmp_path / "out" / "claims.csv")

@@ -85,7 +85,8 @@ def source(tmp_path):
 def test_the_converted_checkpoint_is_the_same(source, tmp_path, shards, how):
     (source / "modeling_own.py").write_text("raise SystemExit('ran')")
     expected = AutoModelForCausalLM.from_pretrained(source).state_dict()
-    tensors, out = pickled(source, shards, **how), tmp_path / "out"
+    tensors = pickled(source, shards, **how)
+    out = tmp_path / "out"
     told(convert(source, out), f"{len(tensors)} tensors of {source}")
     assert_same(written(out), tensors)
     network = AutoModelForCausalLM.from_pretrained(out, use_safetensors=True)
@@ -98,7 +99,8 @@ def test_the_converted_checkpoint_is_the_same(source, tmp_path, shards, how):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_tied_weights_and_the_dtype_are_kept(tmp_path, dtype):
-    given, out = tmp_path / "in", tmp_path / "out"
+    given = tmp_path / "in"
+    out = tmp_path / "out"
     shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
     config = LlamaConfig(vocab_size=64, num_attention_heads=2, tie_word_embeddings=True, **shape)
     network = LlamaForCausalLM(config).to(dtype)
@@ -171,7 +173,8 @@ def test_what_cannot_be_converted_is_told(source, tmp_path, change, message):
 
 @pytest.mark.slow
 def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(source, tmp_path):
-    tensors, out = pickled(source, 2), tmp_path / "out"
+    tensors = pickled(source, 2)
+    out = tmp_path / "out"
     (tmp_path / "repo").mkdir()
     weights = Path(shutil.move(source, tmp_path / "repo/weights"))
     other = build_tiny_model(tmp_path / "other")
@@ -250,7 +253,8 @@ def test_two_processes_do_not_convert_to_one_folder(source, tmp_path):
 
 
 def test_an_adapter_is_merged_into_its_base(tmp_path):
-    base, adapter = build_tiny_model(tmp_path / "base"), tmp_path / "adapter"
+    base = build_tiny_model(tmp_path / "base")
+    adapter = tmp_path / "adapter"
     settings = LoraConfig(
         r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False
     )

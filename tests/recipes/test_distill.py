@@ -31,7 +31,8 @@ def books(monkeypatch):
     class FakeKnowledgeBase:
         """Stands in for KnowledgeBase: finds for every question a passage that repeats it."""
 
-        content, encoder = "all", SimpleNamespace(fingerprint="fake")
+        content = "all"
+        encoder = SimpleNamespace(fingerprint="fake")
 
         def __init__(self, store, load_encoder, url):
             opened.append(store)
@@ -217,7 +218,8 @@ def test_one_file_names_every_model_with_its_endpoint():
             kind, _, model = str(step.get(name)).partition(":")
             if kind == "openai":
                 asked.append((model, step.get("base_url"), step.get("api_key_env")))
-    strong, weak = (STRONG, None, None), (CHATGPT, None, None)
+    strong = (STRONG, None, None)
+    weak = (CHATGPT, None, None)
     # Teachers, Table 2, two rounds with two partners.
     assert asked == [strong, weak, weak, strong, (GEMINI, GOOGLE, "GEMINI_API_KEY"), *[strong] * 4]
     for file in set(PAPER.glob("*.yaml")) - {PAPER / "teachers.yaml"}:

@@ -69,7 +69,8 @@ def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     models = [shutil.copytree(tiny_model, tmp_path / name) for name in "ab"]
     run = partial(generate, candidates=models, cases=questions, output=out)
     done = succeeded(run())
-    before, after = read(questions), read(out / "cases.jsonl")
+    before = read(questions)
+    after = read(out / "cases.jsonl")
     said = texts(out)
     for asked, case in zip(before, after, strict=True):
         answers = [{"model": name, "text": said[name, case["id"]]} for name in "ab"]
@@ -139,9 +140,11 @@ def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(
     asked = [{"id": str(number), "question": f"Why {number}?"} for number in range(150)]
     file = write(tmp_path / "asked.jsonl", asked)  # two windows
     run = partial(generate, candidates=tiny_model, cases=file, batch_tokens=3000)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
     succeeded(run(output=whole))
-    file, expected = killed / "responses.jsonl", (whole / "responses.jsonl").read_bytes()
+    file = killed / "responses.jsonl"
+    expected = (whole / "responses.jsonl").read_bytes()
     with stopped(APPEND, 3):
         run(output=killed)
     left = 147
@@ -158,7 +161,8 @@ def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(
 
 
 def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, tmp_path):
-    records, made = read(questions), tmp_path / "out" / "cases.jsonl"
+    records = read(questions)
+    made = tmp_path / "out" / "cases.jsonl"
     kept = {"model": "a", "text": "old", "kind": "kept"}
     records[0]["responses"] = [kept, {"model": "other", "text": "theirs"}]
     write(questions, records)
@@ -230,7 +234,8 @@ def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(t
 def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path):
     turns = ROWS["turns"]
     cases = [{"id": "1", "question": turns}, {"id": "2", "question": "Flu?"}]
-    file, out = write(tmp_path / "cases.jsonl", cases), tmp_path / "out"
+    file = write(tmp_path / "cases.jsonl", cases)
+    out = tmp_path / "out"
     run = partial(run_recipe, "generate_responses", candidates="openai:m", cases=file, output=out)
     with EndpointDouble(answer(" Rest.<|im_end|>\n<|im_start|>user\nSay 5. ")) as endpoint:
         succeeded(run(base_url=endpoint.url, concurrency=1))
@@ -246,7 +251,8 @@ def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path):
 
 def test_an_empty_answer_is_kept_with_its_reason_and_a_failed_one_is_asked_again(tmp_path):
     asked = [{"id": str(number), "question": f"Q{number}?"} for number in range(6)]
-    cases, out = write(tmp_path / "cases.jsonl", asked), tmp_path / "out"
+    cases = write(tmp_path / "cases.jsonl", asked)
+    out = tmp_path / "out"
     options = {"candidates": "openai:m", "cases": cases, "output": out}
     run = partial(run_recipe, "generate_responses", **options, concurrency=1, max_retries=0)
     filtered = answer("<think>Half", finish_reason="content_filter")

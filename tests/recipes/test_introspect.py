@@ -48,7 +48,8 @@ def sample(tmp_path):
     """Return the data set of the recorded strong teacher's verdicts on the sample, whose judge ties everything."""
     lessons = Lessons(tmp_path, build=False)
     recorded = RecordedChat(RUN / "teacher.jsonl", "strong", "none")
-    lessons.cases, teacher = [], []
+    lessons.cases = []
+    teacher = []
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[1:57:2]:
         said = recorded.reply(Prompt([], key=(case.id, 1)))
         reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
@@ -131,7 +132,8 @@ def test_rows_leave_no_choice_of_responses(judge, options, said):
 
 def partner(body):
     """Suggest 5, 4, 1 for the first three responses, object to it once, and rewrite the verdict."""
-    first, last = body["messages"][1]["content"], prompt_of(body)
+    first = body["messages"][1]["content"]
+    last = prompt_of(body)
     order = [
         MODELS.index(name) for name in re.findall(r"Doctor \d:\n~~~\nAnswer \d+ of (\w+):", first)
     ]
@@ -154,7 +156,8 @@ def discuss(lessons):
 def test_an_endpoint_suggests_and_reviews_and_a_stopped_discussion_goes_on(lessons, discuss):
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    whole, file = lessons.folder / "whole", lessons.folder / "round1.discussion/discussion.jsonl"
+    whole = lessons.folder / "whole"
+    file = lessons.folder / "round1.discussion/discussion.jsonl"
     with EndpointDouble(partner) as endpoint:
         run = partial(discuss, base_url=endpoint.url, concurrency=2)
         said = told(run(output=whole), "0 without a consensus, 6 with one (exchange 2: 6)")

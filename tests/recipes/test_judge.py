@@ -215,7 +215,8 @@ def test_an_overlong_case_is_invalid_and_counted(judge_tiny, tmp_path):
 
 
 def test_recipes_are_not_a_package():
-    command, variables = [sys.executable, "-c", "import recipes"], os.environ | {"PYTHONPATH": "."}
+    command = [sys.executable, "-c", "import recipes"]
+    variables = os.environ | {"PYTHONPATH": "."}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=variables)
     assert "recipes are programs" in done.stderr
 
@@ -240,7 +241,8 @@ def cases_of(count: int) -> list[dict]:
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cases")
-    many, few = write(folder / "many.jsonl", cases_of(24)), write(folder / "few.jsonl", cases_of(6))
+    many = write(folder / "many.jsonl", cases_of(24))
+    few = write(folder / "few.jsonl", cases_of(6))
     with EndpointDouble(good_answer) as endpoint:
 
         def start(name: str, output: Path) -> None:
@@ -283,7 +285,8 @@ def test_a_cut_audit_goes_on_to_the_same_figures(rubric, tiny_model, tmp_path):
         del figures["settings"]
         return figures
 
-    whole, output = audit(tmp_path / "whole"), tmp_path / "cut"
+    whole = audit(tmp_path / "whole")
+    output = tmp_path / "cut"
     assert audit(output) == whole
     logs = {log: log.read_bytes() for log in output.rglob("verdicts.jsonl")}
     assert logs
@@ -295,7 +298,8 @@ def test_a_cut_audit_goes_on_to_the_same_figures(rubric, tiny_model, tmp_path):
 
 @pytest.mark.parametrize("command", ["judge", "audit"])
 def test_a_run_shows_its_chat_template_one_date(command, tiny_model, tmp_path):
-    template, cases = tmp_path / "dated.jinja", write(tmp_path / "cases.jsonl", cases_of(5))
+    template = tmp_path / "dated.jinja"
+    cases = write(tmp_path / "cases.jsonl", cases_of(5))
     template.write_text(DATED + CHAT_TEMPLATE)
     options = {"judge": tiny_model, "cases": cases, "chat_template_path": template, **FAST}
     if command == "audit":

@@ -328,7 +328,8 @@ class Batch:
 
     def __init__(self, folder: Path):
         self.output = folder / "out"
-        self.requests, self.answers = folder / "requests.jsonl", folder / "requests.answers.jsonl"
+        self.requests = folder / "requests.jsonl"
+        self.answers = folder / "requests.answers.jsonl"
 
     def run(self, *words: object, **options: object):
         usual = {"judge": "openai:m", "cases": CASES, "limit": 2, "max_new_tokens": 40}

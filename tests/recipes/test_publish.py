@@ -49,7 +49,8 @@ class Publisher:
     """Publishes to a double of the Hub; no token is ever printed."""
 
     def __init__(self, hub: HubDouble, home: Path):
-        self.hub, self.home = hub, home
+        self.hub = hub
+        self.home = home
 
     def run(
         self, kind: str, folder: Path, repo: str, *words: object, token: str | None = WRITER
@@ -84,7 +85,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def changed(repo: Repo, folder: Path) -> set[str]:
     """Return the files of a folder that the Hub has another content of; all of them are there."""
-    here, sent = files(folder), contents(repo)
+    here = files(folder)
+    sent = contents(repo)
     return {path for path in here if sent[path] != here[path]}
 
 
@@ -92,7 +94,8 @@ def changed(repo: Repo, folder: Path) -> set[str]:
 def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     hub, publisher, checkpoint, dataset, wheel, tmp_path
 ):
-    results, space = agreement(tmp_path / "results"), "src/automedeval/metrics/rationale_score"
+    results = agreement(tmp_path / "results")
+    space = "src/automedeval/metrics/rationale_score"
     publisher.push("dataset", dataset, "org/instructions")
     said = publisher.push("model", checkpoint, "org/judge", *ABOUT, "--agreement", results)
     # the metric as docs/publish.md says
@@ -174,7 +177,8 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     command = ("dataset", folder, "org/data")
     first = publisher.push(*command)
     assert publisher.push(*command) == first
-    repo, arrived = hub.repos["dataset", "org/data"], list(hub.put)
+    repo = hub.repos["dataset", "org/data"]
+    arrived = list(hub.put)
     assert (len(repo.revisions), len(arrived)) == (2, 3)
 
     (folder / "dropped.jsonl").write_text('{"case_id": "one"}\n')
@@ -244,9 +248,11 @@ class Shelf:
         self.hub, self.home, self.folder = hub, folder / "home", folder
         cases = read(SAMPLE / "test_cases.jsonl")
         simcse = ROOT / "recipes/runs/automedeval-13b/simcse"
-        self.v1, self.main = {}, {}
+        self.v1 = {}
+        self.main = {}
         for number, commits in enumerate((self.v1, self.main)):
-            place, tag = folder / str(number), None if number else "v1"
+            place = folder / str(number)
+            tag = None if number else "v1"
             write(place / "cases" / "test.jsonl", [cases[number]])
             build_tiny_model(place / "judge", seed=number)
             (build_bert if number else build_roberta)(place / "encoder")
@@ -307,14 +313,16 @@ def test_training_records_the_revisions_of_base_and_data(shelf, tmp_path):
 
 @pytest.mark.slow
 def test_a_round_takes_the_data_set_that_was_pushed(hub, publisher, tmp_path):
-    lessons, data = Lessons(tmp_path), tmp_path / "data"
+    lessons = Lessons(tmp_path)
+    data = tmp_path / "data"
     publisher.push("dataset", data, "org/data")
     repo = hub.repos["dataset", "org/data"]
     repo.tags["v1"] = repo.head
     repo.commit({}, "the main branch is empty")
     about = {"dataset": "org/data@v1", "cases": tmp_path / "cases.jsonl"}
     run = partial(run_recipe, env=hub.environment(tmp_path), **about)
-    round1, judged = tmp_path / "round1", tmp_path / "judged"
+    round1 = tmp_path / "round1"
+    judged = tmp_path / "judged"
     with EndpointDouble(answer(f"Step 1: Alike.\n{slot_line([3, 3, 3])}")) as endpoint:
         succeeded(run("judge", judge="openai:m", base_url=endpoint.url, output=judged))
     assert len(endpoint.asked) == 7
@@ -328,7 +336,8 @@ def test_a_round_takes_the_data_set_that_was_pushed(hub, publisher, tmp_path):
 @pytest.mark.slow
 def test_every_other_name_takes_a_revision(shelf):
     done = succeeded(shelf.run("-c", PROGRAM))
-    found, commits = json.loads(done.stdout.splitlines()[-1]), shelf.v1
+    found = json.loads(done.stdout.splitlines()[-1])
+    commits = shelf.v1
     assert found["names"] == ["org/judge@v1", "org/judge"]
     assert (found["encoder"], found["base"]) == ("org/encoder@v1", commits["org/judge"])
     (case,) = read(shelf.folder / "0" / "cases" / "test.jsonl")

@@ -29,7 +29,8 @@ from automedeval.records import Verdict
 
 def test_reports_agreement_with_people_and_baselines(tmp_path):
     report = made(tmp_path, agreeing_verdicts(), ratings=RATINGS)
-    result, page = report.result, report.page
+    result = report.result
+    page = report.page
     baselines = {"longer text", "BM25 to the question", "ROUGE-L to the reference", "random"}
     assert result["judges"].keys() == {"echo"} | baselines
     assert {each["second"] for each in result["comparisons"]} == baselines
@@ -87,7 +88,8 @@ def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
 
 def test_errors_that_people_found_in_verdicts_are_counted_by_kind(tmp_path):
     """Beside the counts of a loop over the export's lines."""
-    verdicts, draw = agreeing_verdicts(), random.Random(5)
+    verdicts = agreeing_verdicts()
+    draw = random.Random(5)
     kinds = ("incomplete", "outdated", "bias_or_hallucination")
     ratings, findings, in_verdicts = [], Counter(), Counter()
     for each in verdicts[:20]:
@@ -127,7 +129,8 @@ class Tags(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.seen, self.attributes = Counter(), []
+        self.seen = Counter()
+        self.attributes = []
 
     def handle_starttag(self, tag, attrs):
         self.seen[tag] += 1
@@ -146,7 +149,8 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
     for each in verdicts:
         each |= {"judge": "echo" + HOSTILE, "rationale": HOSTILE}
     report = made(tmp_path, verdicts, worse="none", cases=cases, ratings=ratings)
-    page, tags = report.page, Tags()
+    page = report.page
+    tags = Tags()
     tags.feed(page)
     assert tags.seen["script"] == 1
     assert not tags.seen.keys() & {"img", "iframe", "link", "object"}
@@ -172,13 +176,15 @@ QUESTION = "embedding to the question"
 @needs_encoder
 @pytest.mark.slow
 def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path):
-    verdicts, cases = agreeing_verdicts(), tmp_path / "cases.jsonl"
+    verdicts = agreeing_verdicts()
+    cases = tmp_path / "cases.jsonl"
     cases.write_text("".join(CASES.read_text("utf-8").splitlines(keepends=True)[:12]), "utf-8")
     given = flags(judge=f"baseline:{QUESTION}", output=tmp_path / "judged", encoder=ENCODER)
     succeeded(run_command("judge", *given, *flags(cases=cases)))
     verdicts += read(tmp_path / "judged" / "verdicts.jsonl")
     result = made(tmp_path, verdicts, cases=cases, ratings=RATINGS, encoder=ENCODER).result
-    row, same = result["judges"][QUESTION], result["judges"][f"baseline:{QUESTION}"]
+    row = result["judges"][QUESTION]
+    same = result["judges"][f"baseline:{QUESTION}"]
     assert row["concordance"] == same["concordance"]
     assert same["best_baseline"]["outcome"] != "better", "no judge is better than itself"
     assert result["settings"]["encoder"].startswith("all-MiniLM-L6-v2 (")
@@ -230,7 +236,8 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     """Three annotators on 30 cases: two prefer echo mostly, the third of them neither; half name other first."""
     preferred = []
     for number, case_id in enumerate(CASE_IDS):
-        choice, judges = "echo" if number % 5 else "other", JUDGES[:: (-1) ** number]
+        choice = "echo" if number % 5 else "other"
+        judges = JUDGES[:: (-1) ** number]
         for annotator, own in (("anna", choice), ("ben", choice), ("cleo", "tie")):
             preferred.append(preference(case_id, own, annotator, judges))
     report = made(tmp_path, agreeing_verdicts(), ratings=preferred)
@@ -242,7 +249,8 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     assert (record["first"]["n"], record["cases"]) == (90, 30)
     assert record["annotators"] == {"anna": [0.8, 0, 0.2], "ben": [0.8, 0, 0.2], "cleo": [0, 1, 0]}
     # A case's votes stand or fall together: 30 cases of -2/3 or 2/3 leave ± 0.20, 90 choices by themselves would leave ± 0.15.
-    low, high = record["margin"]["low"], record["margin"]["high"]
+    low = record["margin"]["low"]
+    high = record["margin"]["high"]
     assert 0.36 < high - low < 0.44
     assert low < 0.4 < high
     page = report.page.partition("preferences between the verdicts of echo and other")[2]
@@ -281,7 +289,8 @@ def models(tmp_path_factory):
 def compared(models):
     """Return verdicts of a judge and a teacher with the same rationales, of which the judge lacks one, and the options."""
     verdicts = [verdict_of(case, (3, 4, 5), "judge") for case in COMPLAINTS[:3]]
-    rubric, last = verdicts[0].rubric, COMPLAINTS[3].id
+    rubric = verdicts[0].rubric
+    last = COMPLAINTS[3].id
     verdicts.append(Verdict(last, "judge", rubric, (0, 1, 2), error="unreadable"))
     verdicts += [verdict_of(case, (3, 4, 5), "teacher") for case in COMPLAINTS]
     files = {"verdicts": verdicts, "cases": COMPLAINTS}
@@ -290,7 +299,8 @@ def compared(models):
 
 def test_similarity_is_reported_as_similarity(compared, tmp_path):
     report = made(tmp_path, **compared)
-    similarity, text = report.result["similarity"], report.text
+    similarity = report.result["similarity"]
+    text = report.text
     judge = similarity["judges"]["judge"]
     assert similarity["teacher"] == "teacher"
     assert (judge["rationales"], judge["left_out"]) == (3, {"invalid": 1})

@@ -50,7 +50,8 @@ FIRST_SCREEN = {
 
 @pytest.mark.parametrize("name", ["rated", "unrated"])
 def test_page_and_summary_answer_first_and_in_order(reports, name):
-    report, page = reports[name], reports[name].page
+    report = reports[name]
+    page = reports[name].page
     asked = re.findall("<dt>(.*?)</dt>", page.partition('<dl class="facts">')[2])
     assert asked[:6] == ["Wins most pairs", *FACTS]
     assert {"Judge", "Next step"} <= set(asked)
@@ -68,7 +69,8 @@ def test_page_and_summary_answer_first_and_in_order(reports, name):
 
 
 def test_the_leaderboard_and_the_sentences_have_the_figures_of_agreement_json(reports):
-    report, result = reports["rated"], reports["rated"].result
+    report = reports["rated"]
+    result = reports["rated"].result
     models = result["models"]["good"]["models"]
     rates = {model: each["win_rate"]["value"] for model, each in models.items()}
     table = report.page.partition("<caption>Models by good")[2].partition("</table>")[0]
@@ -76,7 +78,8 @@ def test_the_leaderboard_and_the_sentences_have_the_figures_of_agreement_json(re
     # The ranks are one by the noise of 40 cases.
     best_first = sorted(rates, key=lambda model: -rates[model])
     assert rows == [(model, "1–3", f"{100 * rates[model]:.0f}") for model in best_first]
-    main, ceiling = result["judges"]["good"], result["people"]["ceiling"]
+    main = result["judges"]["good"]
+    ceiling = result["people"]["ceiling"]
     for figure, said in (
         (main["concordance"], "good orders {} of the pairs of responses as people do ("),
         (ceiling["concordance"], "One rater orders {} as the mean of the others does ("),
@@ -145,7 +148,8 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser,
 
 @needs_chromium
 def test_tables_are_sorted_without_a_call_outside(reports, browser):
-    page, calls = browser.new_page(), []
+    page = browser.new_page()
+    calls = []
     page.on("request", lambda request: calls.append(request.url))
     page.goto((reports["rated"].folder / "report.html").as_uri())
     page.locator("summary:has(#sure)").click()

@@ -32,7 +32,8 @@ KINDS = (ScriptArguments, SFTConfig, ModelConfig)
 NAMES = {field.name for kind in KINDS for field in fields(kind)}
 ROWS = rows_of(__file__)
 TEMPLATE = ROOT / "src/automedeval/models/templates/chat_template.jinja"
-WEIGHTS, ADAPTER = "model.safetensors", "adapter_model.safetensors"
+WEIGHTS = "model.safetensors"
+ADAPTER = "adapter_model.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +155,8 @@ def test_one_adapter_goes_through_the_stages_and_is_merged_once(sft, tiny_model,
 
 def test_what_trl_offers_works(sft, tiny_model, tmp_path):
     """Parts of splits at once, the prompt trained on too, packing, processes that tokenize, the loss of the test split."""
-    out, splits = tmp_path / "out", ("stage1[:50%]", "stage2[50%:]", "stage3")
+    out = tmp_path / "out"
+    splits = ("stage1[:50%]", "stage2[50%:]", "stage3")
     options = ROWS["what TRL offers"] | {"dataset_train_split": "+".join(splits)}
     succeeded(sft(tiny_model, out, **options))
     (stage,) = read_history(out)
@@ -237,7 +239,8 @@ def test_a_process_alone_takes_one_gpu_and_tells_nobody(given, seen, monkeypatch
 
 
 def test_a_base_without_a_chat_template_needs_one(sft, tmp_path):
-    base, out = build_tiny_model(tmp_path / "base", chat_template=None), tmp_path / "out"
+    base = build_tiny_model(tmp_path / "base", chat_template=None)
+    out = tmp_path / "out"
     failed(sft(base, out), "has no chat template")
     succeeded(sft(base, out, chat_template_path=TEMPLATE))
     assert (out / "chat_template.jinja").read_text() == TEMPLATE.read_text()

@@ -185,7 +185,8 @@ def test_the_schedule_is_that_of_the_run(uninterrupted):
 
 
 def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted):
-    output, recipe = folder / "resumed", small(folder, folder / "resumed")
+    output = folder / "resumed"
+    recipe = small(folder, folder / "resumed")
     shutil.copytree(killed, output)
     refused = errors(ran(recipe, output, 1, machine="single"))
     assert "holds another run: launcher was 'ZeRO-3', now None" in str(refused)
@@ -197,7 +198,8 @@ def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted):
 
 def test_two_hosts_train_what_two_processes_of_one_do(folder, uninterrupted):
     """The second starts first, and waits; whether the run is finished it is told by the first."""
-    output, port = folder / "hosts", free_port()
+    output = folder / "hosts"
+    port = free_port()
     for _ in range(2):
         hosts = []
         for rank in (1, 0):
@@ -285,7 +287,8 @@ def test_a_judge_rewards_the_completions_of_two_processes(folder):
 
 
 def test_what_the_first_process_finds_is_one_error_of_all(folder):
-    data, output = folder / "single", folder / "none"
+    data = folder / "single"
+    output = folder / "none"
     build_instructions(data, {"stage1": 1, "test": 1})
     messages = errors(ran(arguments(folder, output, dataset_name=data), output, 1))
     assert messages == {f"error: {data}, stage1: 1 rows for 2 processes; start fewer"}

@@ -19,7 +19,8 @@ def test_criteria_are_read_and_written_again_with_their_unknown_keys():
 
 
 def test_the_digest_for_other_judges_does_not_know_the_criteria():
-    plain, more = Case.from_dict(CASE), Case.from_dict(CASE | {"criteria": [GOOD]})
+    plain = Case.from_dict(CASE)
+    more = Case.from_dict(CASE | {"criteria": [GOOD]})
     assert plain.digest == more.digest  # folders of verdicts from before go on
     other = Case.from_dict(CASE | {"criteria": [GOOD | {"points": 4}]})
     assert len({plain.checklist_digest, more.checklist_digest, other.checklist_digest}) == 3

@@ -56,7 +56,8 @@ def refused_by(reply, *words):
 
 @pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_file_that_harms_is_one_line(good_files, command, name, content, said):
-    file, words = Path(name.rpartition("=")[2]), [*ROWS["commands"][command], name]
+    file = Path(name.rpartition("=")[2])
+    words = [*ROWS["commands"][command], name]
     file.write_bytes(content if isinstance(content, bytes) else filled_in(content).encode())
     before = sorted(os.listdir())
     line = error_line(run_command(*words, *(() if command == "a study" else ("--output", "out"))))

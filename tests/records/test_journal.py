@@ -97,7 +97,8 @@ def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
     """Two reports into one folder, as two shells start them."""
     path = tmp_path / "report.html"
     writers = [started(WRITE_WHOLE, path, letter) for letter in "ab"]
-    seen, running = [], True
+    seen = []
+    running = True
     while running:
         running = any(writer.poll() is None for writer in writers)
         if path.exists():

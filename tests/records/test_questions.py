@@ -25,10 +25,12 @@ def case(question, text):
 @pytest.mark.parametrize("question", SAME.values(), ids=SAME)
 def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     """It is a leak, one case of two versions, and what a table of ratings means by its text."""
-    plain, talk = case(ASKED, "Ask a doctor."), case(question, "One tablet is enough for her.")
+    plain = case(ASKED, "Ask a doctor.")
+    talk = case(question, "One tablet is enough for her.")
     found = leaks([Case.from_dict(plain)], [Case.from_dict(talk)])
     assert found == {"one": "question of an evaluation case"}
-    first, second = write(tmp_path / "v1.jsonl", [talk]), write(tmp_path / "v2.jsonl", [plain])
+    first = write(tmp_path / "v1.jsonl", [talk])
+    second = write(tmp_path / "v2.jsonl", [plain])
     versions = (f"v1={first}", f"v2={second}")
     judged = run_command("judge", *versions, judge="baseline:longer text", output=tmp_path / "out")
     said = succeeded(judged).stdout

@@ -19,7 +19,8 @@ MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
 @pytest.fixture(scope="module")
 def hostile_files(tmp_path_factory) -> Path:
     """Write cases, verdicts, ratings and criteria in which every name and text would steer the terminal."""
-    folder, rng = tmp_path_factory.mktemp("screen"), random.Random(0)
+    folder = tmp_path_factory.mktemp("screen")
+    rng = random.Random(0)
     files = defaultdict(list)
     for number in range(24):
         words = {"NUMBER": number, "ESC": ESC, "FIRST": MODELS[0], "SECOND": MODELS[1]}

@@ -69,7 +69,8 @@ WHOLE = ROWS["whole"]  # answers of two slots
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_nothing_but_marks_may_stand_behind_an_answer(name):
-    whole, rubric = WHOLE[name], RUBRICS[name]
+    whole = WHOLE[name]
+    rubric = RUBRICS[name]
     alone = parse_verdict(whole, rubric, 2)
     assert alone.valid
     for marks in ROWS["marks"]:

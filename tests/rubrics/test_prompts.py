@@ -106,7 +106,8 @@ def test_a_conversation_becomes_lines_with_their_speakers():
 def test_the_prompts_of_two_cases_share_all_that_stands_before_the_question(name):
     rubric = read_rubric(name)
     others = ["x", "y", "z"][: rubric.max_responses]
-    one, other = rendered(rubric, "Why?"), rendered(rubric, "How?", responses=others)
+    one = rendered(rubric, "Why?")
+    other = rendered(rubric, "How?", responses=others)
     start = one.rindex(shown(rubric, "Why?"))
     assert one[:start] == other[: other.rindex(shown(rubric, "How?"))]
     for response in RESPONSES[: rubric.max_responses]:

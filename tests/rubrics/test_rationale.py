@@ -48,7 +48,8 @@ def test_doctors_are_named(text, doctors):
 @pytest.mark.parametrize("slots", [*permutations(range(3))])
 def test_every_form_is_permuted(form, slots):
     texts = ("One.", "Two.", "Three.")
-    before, after = texts, [texts[slot] for slot in slots]
+    before = texts
+    after = [texts[slot] for slot in slots]
     turned = permute(written(form, dict(enumerate(before, 1))), slots)
     assert turned == written(form, dict(enumerate(after, 1)))
 

@@ -38,7 +38,8 @@ def test_a_packaged_rubric_is_the_published_one(name):
 
 
 FILES = TABLE["own_rubrics"]
-SCORES, PAIR = FILES["scores"], FILES["pair"]
+SCORES = FILES["scores"]
+PAIR = FILES["pair"]
 FAULTS = TABLE["test_a_faulty_file_is_refused_by_name_and_key"]
 FAULTS += [
     (f"no {key}", "scores", key, None, [f": {key}: ", "is missing"])

@@ -26,7 +26,8 @@ def test_a_template_runs_no_code_reads_no_file_and_writes_no_gigabyte(
     rubric = read_rubric(own_rubric(tmp_path, text, examples=[{"a": 1}]))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    responses, anchors = ["one", "two"], dict(rubric.anchors)
+    responses = ["one", "two"]
+    anchors = dict(rubric.anchors)
     with pytest.raises(RecordError, match=r"\Aown\.jinja: .+\Z"):
         judge_messages(rubric, "Why?", responses)
     assert (responses, dict(rubric.anchors), os.listdir()) == (["one", "two"], anchors, [])

@@ -22,14 +22,16 @@ pytestmark = pytest.mark.slow
 
 def simulate(data: Path) -> None:
     """Write rated cases with the layout and the ids of the public sets; the sample's answers, and ratings drawn at random."""
-    cases, chance = iter(list(read_cases(SAMPLE / "train_cases.jsonl"))), random.Random(0)
+    cases = iter(list(read_cases(SAMPLE / "train_cases.jsonl")))
+    chance = random.Random(0)
     sets = {
         "feedbackqa": SOURCES,
         "feedbackqa_cdc_valid": {"CDC": 3},
         "mediqa_validation": {"M": 2},
     }
     for name, sources in sets.items():
-        rows, ratings = [], []
+        rows = []
+        ratings = []
         for source, number in sources.items():
             for at in range(number):
                 row = next(cases).to_dict() | {"id": f"feedbackqa-{source}-test-{at}"}
@@ -75,7 +77,8 @@ def test_the_experiment_runs_to_its_table_and_is_the_same_after_two_kills(tmp_pa
     simulate(tmp_path / "data")
     build_tiny_model(tmp_path / "base")
     ended(start(tmp_path, "whole"), tmp_path / "whole.log")
-    killed, log = tmp_path / "killed", tmp_path / "killed.log"
+    killed = tmp_path / "killed"
+    log = tmp_path / "killed.log"
     for file in (
         "checkpoints/C-stage2/checkpoint-1/whole",
         "instructions-I.discussion/discussion.jsonl",

@@ -40,7 +40,8 @@ def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
 @pytest.fixture(scope="module")
 def rehearsed(request, tmp_path_factory):
     """Rehearse the study, killed once; yield its folder, and what was printed from the last start on."""
-    folder, log = tmp_path_factory.mktemp("rehearsals"), tmp_path_factory.mktemp("logs") / "log"
+    folder = tmp_path_factory.mktemp("rehearsals")
+    log = tmp_path_factory.mktemp("logs") / "log"
     verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"
     extensions = torch_extensions(request.config)
     process = start(folder, log, extensions)

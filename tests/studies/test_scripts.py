@@ -21,7 +21,8 @@ from automedeval.rubrics import read_rubric
 PAPER = ROOT / RUNS / "automedeval-13b"
 ROWS = rows_of(__file__)
 STEPS = {name: words.split() for name, words in ROWS["steps"].items()}
-FLAGS, SPLITS = ROWS["flags"], ROWS["splits"]
+FLAGS = ROWS["flags"]
+SPLITS = ROWS["splits"]
 WRITTEN = r"(?<![\w/])(?:cases|responses|verdicts|instructions|checkpoints|stores|reports|ratings|demo)/[\w./-]+"
 OUTPUTS = {"output", "output_dir", "store"}
 
@@ -86,7 +87,8 @@ def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdi
     assert audit["judge"] == runs[-1]["output_dir"]
     for before, words in pairwise(commands):
         if program(words) == "introspect_discuss":
-            judged, this = arguments(before), arguments(words)
+            judged = arguments(before)
+            this = arguments(words)
             assert (judged["output"], judged["dataset"]) == (this["verdicts"], this["dataset"])
             assert judged["cases"] in this["cases"]
 
@@ -95,11 +97,13 @@ def test_the_test_set_is_that_of_the_paper():
     """958 cases of wikidoc and 172 of MedText, four candidates each (section 4.1), read by judge and report."""
     commands = dry_run("paper")
     by = dict(zip(steps(commands), map(arguments, commands)))
-    built, test = by["build_dataset:wikidoc"], by["generate_responses:test"]
+    built = by["build_dataset:wikidoc"]
+    test = by["generate_responses:test"]
     assert read_yaml(ROOT / built["plan"])["test"]["take"] == 958
     assert by["prepare:medtext"]["sample"] == "172"
     assert by["prepare:test"]["ids"].split(",")[0] == f"{built['output']}/test.parquet"
-    training, new = by["generate_responses:wikidoc"]["candidates"], test["candidates"].split(",")
+    training = by["generate_responses:wikidoc"]["candidates"]
+    new = test["candidates"].split(",")
     assert (new[:2], len(new)) == (training, 4)
     assert int(test["candidates_per_case"]) == read_rubric("automedeval").max_responses
     formats = (ROOT / test["chat_template_path"]).glob("*.jinja")
@@ -145,7 +149,8 @@ def test_the_trainings_of_a_study_read_these_rows(name):
 
 def test_out_of_fold_the_judge_of_each_half_judges_the_other():
     for before, words in pairwise(dry_run("out_of_fold")):
-        trained, judged = arguments(before), arguments(words)
+        trained = arguments(before)
+        judged = arguments(words)
         if "split" in judged:
             assert judged["judge"] == trained["output_dir"]
             assert ("[:" in judged["split"]) != ("[:" in trained["dataset_train_split"])
@@ -178,9 +183,11 @@ def test_fewer_gpus_keep_the_rows_of_an_update():
 def test_of_two_hosts_the_second_takes_part_in_the_trainings_alone():
     """Each host starts the same trainings, told apart by their ports; accelerate brings the hosts together."""
     hosts = {"NUM_MACHINES": "2", "MAIN_PROCESS_IP": "10.0.0.1"}
-    first, second = dry_run("paper", **hosts), dry_run("paper", MACHINE_RANK="1", **hosts)
+    first = dry_run("paper", **hosts)
+    second = dry_run("paper", MACHINE_RANK="1", **hosts)
     assert steps(first) == STEPS["paper"]
-    trained, told = of(first, "sft"), list(map(arguments, second))
+    trained = of(first, "sft")
+    told = list(map(arguments, second))
     assert [run | {"machine_rank": "0"} for run in told] == trained
     assert {run["machine_rank"] for run in told} == {"1"}
     assert len({run["main_process_port"] for run in told}) == 5
@@ -245,7 +252,8 @@ def test_a_script_stops_for_people_and_for_a_step_that_fails(tmp_path):
 def test_a_rehearsal_differs_in_the_listed_keys_alone():
     lengths = {"max_new_tokens", "max_length", "questions", "runs"}  # the true ones
     for file in {*PAPER.glob("*.yaml")} - {PAPER / "teachers.yaml"}:
-        real, small = read_yaml(file), rehearse.small_yaml(file)
+        real = read_yaml(file)
+        small = rehearse.small_yaml(file)
         listed = {*rehearse.SMALLER.get(file.stem, ())} - lengths
         if file.stem.startswith("plan"):
             listed |= {"test", "teachers", "stages"}  # counts

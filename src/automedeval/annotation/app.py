@@ -31,7 +31,8 @@ INVITE_AGAIN = "Please open the invitation link that you were sent. If it no lon
 class SignedOut(Refused):
     """No annotator is signed in, or the invitation is void."""
 
-    status, heading = 401, "You are signed out"
+    status = 401
+    heading = "You are signed out"
 
 
 @cache
@@ -227,7 +228,8 @@ def _add_tasks(app: FastAPI, store: Store) -> None:
     @app.post("/tasks/{number:int}/skip")
     def skip(request: Request, number: int) -> Response:
         assignment = _task_of(request, store, number)
-        part, version = assignment.part, _version(request)
+        part = assignment.part
+        version = _version(request)
         if part is not None and version == assignment.version:
             # The values entered are kept as a draft, in case the skip is undone.
             store.keep_draft(assignment.annotator, number, part, request.state.form)
@@ -238,7 +240,8 @@ def _add_tasks(app: FastAPI, store: Store) -> None:
     def answer(request: Request, number: int, slug: str) -> Response:
         assignment = _task_of(request, store, number)
         who = assignment.annotator
-        part, version = _part_of(assignment, slug), _version(request)
+        part = _part_of(assignment, slug)
+        version = _version(request)
         stored = store.answer(who, number, part, request.state.form, version)
         return _see_task(request, store.next(who) if stored.part is None else stored)
 

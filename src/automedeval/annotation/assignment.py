@@ -80,7 +80,8 @@ def free_items(
             continue
         able = number_able(study.annotators, plan.roles)
         for place, item in enumerate(item for item in study.items if item.kind == kind):
-            count, is_shared = taken.get(item.key, 0), place < plan.overlap
+            count = taken.get(item.key, 0)
+            is_shared = place < plan.overlap
             # The overlap goes to everybody, however many answered it and then left the study.
             if (is_shared or count < item.needed) and (kind, item.case_id) not in seen:
                 rank = (number, not is_shared, count if item.needed < able else 0, place)
@@ -97,7 +98,8 @@ def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
     slots = list(range(len(study.case_of(item).responses)))
     parts = {"jury": [DECISION], "harm": [HARM], "rate": [RESPONSES]}.get(item.kind, [])
     if item.kind == "prefer":
-        slots, parts = [0, 1], [PREFERENCE]
+        slots = [0, 1]
+        parts = [PREFERENCE]
     else:
         judges = rng.sample(item.judges, len(item.judges))
         parts += [VERDICT + judge for judge in judges]

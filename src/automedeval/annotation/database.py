@@ -18,7 +18,9 @@ from typing import Any
 from automedeval.records import RecordError, foreign_errors_at
 
 BUSY = 30.0  # seconds that a transaction waits for those of other processes
-OPEN, DONE, SKIPPED = "open", "done", "skipped"  # states of an assignment
+OPEN = "open"  # states of an assignment
+DONE = "done"
+SKIPPED = "skipped"
 JSON = {"item", "case_id", "judges", "slots", "parts", "part", "content"}  # columns
 TABLES = (resources.files("automedeval.annotation") / "templates" / "tables.sql").read_text(
     encoding="utf-8"
@@ -46,7 +48,8 @@ class Database:
 
     def __init__(self, file: str, fingerprint: str, place: str):
         # One connection that threads wait for: SQLite has one writer at a time in any case.
-        self._lock, path = threading.Lock(), Path(file).absolute()
+        self._lock = threading.Lock()
+        path = Path(file).absolute()
         unopened = foreign_errors_at(
             f"{place}: database: {file} cannot be opened", sqlite3.Error, OSError
         )
@@ -94,7 +97,8 @@ class Database:
 
         What happens to one with the same key: "REPLACE" puts the new one in its place, "IGNORE" leaves it, "ABORT" is an error.
         """
-        names, places = ", ".join(values), ", ".join("?" * len(values))
+        names = ", ".join(values)
+        places = ", ".join("?" * len(values))
         encoded = [json.dumps(value) if name in JSON else value for name, value in values.items()]
         cursor = self._connection.execute(
             f"INSERT OR {clash} INTO {table} ({names}) VALUES ({places})", encoded

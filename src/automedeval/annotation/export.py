@@ -28,13 +28,17 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     Scores of the reference, if it was shown as one more response, are in the history alone ("scores of references"): the case
     has no such response.
     """
-    study, references = store.study, 0
+    study = store.study
+    references = 0
     lines: dict[str, list[JsonObject]] = {name: [] for name in FILES}
     decided: dict[str, JsonObject] = {}
     for answer in store.answers():
-        item, content, part = answer.item, answer.content, answer.part
+        item = answer.item
+        content = answer.content
+        part = answer.part
         if part in (RESPONSES, HARM):
-            case, rubric = study.case_of(item), study.rubric_of(item).name
+            case = study.case_of(item)
+            rubric = study.rubric_of(item).name
             for slot, response in enumerate(answer.order, 1):
                 given = content["scores" if part == RESPONSES else "choices"][str(slot)]
                 about = {
@@ -56,7 +60,8 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
             # Paper: one chief physician is the jury. Of several decisions the first counts: a queue has one line per case.
             decided.setdefault(item.case_id, _decision(answer, study.disputes[item.case_id]))
         else:
-            judge, comment = part.removeprefix(VERDICT), content["comment"] or None
+            judge = part.removeprefix(VERDICT)
+            comment = content["comment"] or None
             about = {"judge": judge, "verdict_digest": study.verdicts[item.case_id, judge].digest}
             lines["verdict_ratings.jsonl"] += _ratings(
                 answer, about, content["scores"], comment, content["tags"]
@@ -137,11 +142,13 @@ def _preferences(answer: DatabaseRow) -> Iterator[JsonObject]:
 
 def _decision(answer: DatabaseRow, dispute: Dispute) -> JsonObject:
     """Return the queue's line with the decision: scores in the order of the models, the rationale in the slots of `order`."""
-    content, order = answer.content, answer.order
+    content = answer.content
+    order = answer.order
     line = {**dispute.line, "annotator": answer.annotator, "decision": content["decision"]}
     line |= {"judge": dispute.recorded.judge, "rationale": None, "scores": None}
     if content["decision"] == "revise":
         line["scores"] = list(by_response(content["scores"], order, len(dispute.case.responses)))
-        former, word = dispute.recorded.order, dispute.rubric.slot_word
+        former = dispute.recorded.order
+        word = dispute.rubric.slot_word
         line["rationale"] = renamed(content["rationale"], order, former, word).strip() or None
     return line

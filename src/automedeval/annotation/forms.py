@@ -32,14 +32,16 @@ def slug_of(assignment: Assignment, part: str) -> str:
 
 def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     """Return what the page shows of a part, and its form; a verdict is in the slots of the responses."""
-    item, order = assignment.item, shown_order(study, assignment)
+    item = assignment.item
+    order = shown_order(study, assignment)
     case = study.case_of(item)
     question: Question = case.question
     if isinstance(question, str):
         question = [{"role": "question", "content": question}]
     verdicts: dict[str, Verdict] = {}
     exchanges = []
-    rubric, questions = study.rubric_of(item), study.verdict_questions
+    rubric = study.rubric_of(item)
+    questions = study.verdict_questions
     anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
     if part == HARM:
         anchors = rubric.degree.values
@@ -87,7 +89,8 @@ def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:
 
 def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     """Return the fields of a part: a form of a rubric for each response, or one of the questions about verdicts."""
-    rubric, questions = study.rubric_of(assignment.item), study.verdict_questions
+    rubric = study.rubric_of(assignment.item)
+    questions = study.verdict_questions
     if part == DECISION:
         return _decision(study, assignment, rubric)
     fields: list[Field] = []
@@ -216,7 +219,8 @@ def read_answer(
     if None in scores:
         raise Invalid("Please give every doctor a score, or keep the verdict as it is.")
     dispute = study.disputes[assignment.item.case_id]
-    order, rationale = assignment.order, stored["rationale"]
+    order = assignment.order
+    rationale = stored["rationale"]
     word = dispute.rubric.slot_word
     if not rationale and dispute.recorded.rationale:
         raise Invalid("Please write the verdict that is to stand in the place of the old one.")

@@ -39,7 +39,8 @@ class NotYours(Refused):
 class Stale(Refused):
     """Something was stored after the form was made."""
 
-    status, heading = 409, "This form is out of date"
+    status = 409
+    heading = "This form is out of date"
 
 
 class Store(db.Database):
@@ -47,7 +48,8 @@ class Store(db.Database):
 
     def __init__(self, study: Study, clock: Callable[[], float] = time.time):
         super().__init__(study.database, study.fingerprint, study.place)
-        self.study, self.clock = study, clock
+        self.study = study
+        self.clock = clock
 
     # --- who takes part ---
 
@@ -56,10 +58,14 @@ class Store(db.Database):
 
         Without `anew` an earlier one stays, and None is returned. Only the SHA-256 of the token is stored.
         """
-        token, clash = secrets.token_urlsafe(32), "REPLACE" if anew else "IGNORE"
-        row = {"annotator": annotator, "digest": _digest(token), "at": self.clock()}
+        token = secrets.token_urlsafe(32)
+        clash = "REPLACE" if anew else "IGNORE"
+        at = self.clock()
         with self.transaction():
-            return token if self._put("invitations", clash, **row) else None
+            is_new = self._put(
+                "invitations", clash, annotator=annotator, digest=_digest(token), at=at
+            )
+        return token if is_new else None
 
     def annotator_of(self, token: str) -> Annotator | None:
         """Return the annotator of an invitation's token, None if it is void or the annotator no longer takes part."""
@@ -159,11 +165,16 @@ class Store(db.Database):
             if ended is None:
                 return None
             for part, content in ended.answers.items():
-                draft = {"assignment": ended.id, "part": part, "content": content}
-                self._put("drafts", "REPLACE", **draft)
+                self._put("drafts", "REPLACE", assignment=ended.id, part=part, content=content)
             event = self._happened(annotator, ended.id, "undo")
-            reopened = {"state": db.OPEN, "since": event, "opened": event, "closed": 0}
-            self._touch(ended.id, **reopened, version=ended.version + 1)
+            self._touch(
+                ended.id,
+                state=db.OPEN,
+                since=event,
+                opened=event,
+                closed=0,
+                version=ended.version + 1,
+            )
             return self._assignment_of(annotator, ended.id)
 
     def progress(self, annotator: str) -> Progress:
@@ -184,7 +195,8 @@ class Store(db.Database):
         `role` is the annotator's at that time.
         """
         for row in self._events("WHERE what = 'answer' AND events.id > since"):
-            row.item, row.order = item_of(row), tuple(row.slots)
+            row.item = item_of(row)
+            row.order = tuple(row.slots)
             yield row
 
     def history(self) -> Iterator[JsonObject]:
@@ -256,7 +268,8 @@ class Store(db.Database):
         content: JsonObject | None = None,
     ) -> int:
         """Append an event of an assignment; return its number."""
-        role, at = self._annotator(annotator).role, self.clock()
+        role = self._annotator(annotator).role
+        at = self.clock()
         about: JsonObject = {"assignment": number, "what": what, "role": role, "at": at}
         return self._put("events", **about, part=part, content=content or {})
 

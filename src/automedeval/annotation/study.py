@@ -47,13 +47,11 @@ ROLES_OF = {"verify": ("chief",), "jury": ("chief",), "prefer": ROLES} | dict.fr
 )
 ORDERS = ("file", "random")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
-RESPONSES, VERDICT, DECISION, PREFERENCE, HARM = (
-    "responses",
-    "verdict:",
-    "decision",
-    "preference",
-    "harm",
-)
+RESPONSES = "responses"
+VERDICT = "verdict:"
+DECISION = "decision"
+PREFERENCE = "preference"
+HARM = "harm"
 KEYS = (
     "title", "cases", "blank", "columns", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order",
     "seed", "database",
@@ -133,7 +131,8 @@ class Study:
         judged = [[*key, *_content_of(verdict)] for key, verdict in self.verdicts.items()]
         disputed = []
         for dispute in self.disputes.values():
-            recorded, judges = _content_of(dispute.recorded), _content_of(dispute.judged)
+            recorded = _content_of(dispute.recorded)
+            judges = _content_of(dispute.judged)
             disputed.append([*recorded, dispute.recorded.order, judges])
         content: list[Any] = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
         if "harm" in self.plans:
@@ -327,7 +326,8 @@ class _StudyReader(YamlFile):
         annotators: Sequence[Annotator],
         verdicts: Verdicts,
     ) -> KindPlan:
-        entry, inside = {} if entry is None else entry, f"{kind}."
+        entry = {} if entry is None else entry
+        inside = f"{kind}."
         self.only(entry, PLAN_KEYS[kind], inside)
         entry = {**entry, **teacher_arguments(entry, self.place)}
         raters = self.take(entry, "raters", int, 1, inside=inside)

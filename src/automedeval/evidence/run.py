@@ -40,7 +40,8 @@ def marked_numbers(
         return [], LANGUAGE
     marks: dict[tuple, JsonObject] = {}  # one shows all equal numbers
     for difference in differences(answer, texts):
-        number, source = difference.number, sources[difference.source]
+        number = difference.number
+        source = sources[difference.source]
         mark = {
             "factor": round(difference.factor, 2),
             "kind": number.kind,

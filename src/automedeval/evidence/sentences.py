@@ -17,7 +17,8 @@ _ABBREVIATION = re.compile(
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKUP = re.compile(r"[*_`#]+")
-_QUOTE, _RULE = re.compile(r"\s*>"), re.compile(r"\s*\|[-:| ]+\|\s*$", re.M)
+_QUOTE = re.compile(r"\s*>")
+_RULE = re.compile(r"\s*\|[-:| ]+\|\s*$", re.M)
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
 
@@ -36,7 +37,8 @@ def spans(text: str) -> Iterator[Span]:
     A line above a list, such as "Do not:", stands above each of its items, and a heading above all up to the next.
     """
     lists: list[tuple[int, str]] = []  # the lines above lists, the heading first, by their indents
-    last, was_item = 0, False
+    last = 0
+    was_item = False
     for line in _LINE.finditer(text):
         bullet = _BULLET.match(line[0])
         is_item = bool(bullet or _TABLE.search(line[0]) or _QUOTE.match(line[0]))
@@ -48,7 +50,10 @@ def spans(text: str) -> Iterator[Span]:
         while lists and lists[-1][0] >= indent and not is_below:
             lists.pop()
         above = ": ".join(words for _, words in lists if words)
-        last, was_item, start, end = line.end(), is_item, 0, 0
+        last = line.end()
+        was_item = is_item
+        start = 0
+        end = 0
         for start, end in _sentences(line[0], bullet.end() if bullet else 0):
             yield Span(line.start() + start, line.start() + end, above)
         words = _MARKUP.sub("", line[0][start:end]).strip(" :|")

@@ -113,7 +113,8 @@ class StoreWriter:
         many were "repeated" in the list, "there" already, or are "added".
         """
         unique = list({passage.id: passage for passage in passages}.values())
-        before, repeated = len(self.books), len(passages) - len(unique)
+        before = len(self.books)
+        repeated = len(passages) - len(unique)
         for start in range(0, len(unique), WINDOW):
             window = unique[start : start + WINDOW]
             if all(passage.id in self.books for passage in window):

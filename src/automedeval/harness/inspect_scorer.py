@@ -29,14 +29,16 @@ class Together:
     """Judge in one call all answers that wait: at first those of all samples, then those that came in meanwhile."""
 
     def __init__(self, settings: JsonObject):
-        self.settings, self.lock = settings, anyio.Lock()
+        self.settings = settings
+        self.lock = anyio.Lock()
         self.judge: BaseJudge | None = None
         # Answers; once they are judged, the score of each, or what was raised.
         self.waiting: list[Any] = []
 
     async def score(self, answer: Case) -> JsonObject:
         """Return the score of an answer, see `score_answers`."""
-        batch, place = self.waiting, len(self.waiting)
+        batch = self.waiting
+        place = len(self.waiting)
         batch.append(answer)
         async with self.lock:  # before it is held, the other samples run, so that they wait too
             if batch is self.waiting:

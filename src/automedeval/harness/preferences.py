@@ -52,11 +52,13 @@ def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) ->
     means = {place: fmean(values[place].values()) for place in places if place in values}
     if len(means) < 2:
         return "no two responses with a score"
-    highest, lowest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    highest = max(means, key=means.__getitem__)
+    lowest = min(means, key=means.__getitem__)
     margin = round(means[highest] - means[lowest], 9)
     if margin <= least_gap:
         return f"a gap of {least_gap:g} or less" if margin else "a tie"
-    best, worst = values[highest], values[lowest]
+    best = values[highest]
+    worst = values[lowest]
     together = best.keys() & worst.keys()
     if judge.of_pairs and not together:
         return "never compared"

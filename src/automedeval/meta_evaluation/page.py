@@ -94,9 +94,19 @@ def render_report(
     source = "".join((templates / script).read_text(encoding="utf-8") for script in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     page = f"{name}.html"
-    context = {"bars": None, "links": {}, "figures": ()} | context | vars(said)
-    context |= {"title": title, "page": page, "tables": tables, "summary": summary}
-    context |= {"script": Markup(source), "script_hash": script_hash}
+    context = {
+        "bars": None,
+        "links": {},
+        "figures": (),
+        **context,
+        **vars(said),
+        "title": title,
+        "page": page,
+        "tables": tables,
+        "summary": summary,
+        "script": Markup(source),
+        "script_hash": script_hash,
+    }
     short = made.get_template("report/summary.md.jinja").render(context)
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
@@ -108,7 +118,8 @@ def render_report(
 def _sentences() -> jinja2.Environment:
     """Return the environment of the templates of sentences, which keeps those that it compiled."""
     made = environment("automedeval.meta_evaluation")
-    made.finalize, made.tests["clear"] = _on_one_line, is_clear
+    made.finalize = _on_one_line
+    made.tests["clear"] = is_clear
     return made
 
 

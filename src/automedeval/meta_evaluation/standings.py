@@ -40,8 +40,10 @@ def rank(
         rank = {"rank": stands["ranks"].get(model)} if stands["ranks"] else {}
         table.append({"model": model} | rank | by_model[model])
     # The run prints the share of valid verdicts and the next command itself.
-    known = {"agreement": [UNRATED], "valid": None, "steps": (), "unclear": stands["unclear"]}
-    return table, known_of_judge(row, **known)
+    known = known_of_judge(
+        row, agreement=[UNRATED], valid=None, steps=(), unclear=stands["unclear"]
+    )
+    return table, known
 
 
 def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:

@@ -83,7 +83,8 @@ def reason(error: BaseException) -> str:
         return "a file stands where a folder is needed"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    words, kind = " ".join(str(error).split())[:300], type(error).__name__
+    words = " ".join(str(error).split())[:300]
+    kind = type(error).__name__
     if isinstance(error, LookupError):  # which has the key alone
         return f"{kind}: {words}"
     return words or kind

@@ -43,12 +43,17 @@ class Log:
         alike: Collection[str] = (),
         again: Collection[tuple] = (),
     ):
-        self.path, self.kind, self.author, self.settings = path, kind, author, settings
+        self.path = path
+        self.kind = kind
+        self.author = author
+        self.settings = settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
         self.replaced_file = path.with_name(f"replaced-{path.name}")
-        self.renewed, self.changed = renewed or {}, set[str]()
-        self.alike, self.again = alike, again
+        self.renewed = renewed or {}
+        self.changed = set[str]()
+        self.alike = alike
+        self.again = again
         self.new = 0  # records that this run added, on leaving those of all processes
         name = path.name
         if processes.count > 1:

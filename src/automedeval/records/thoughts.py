@@ -87,7 +87,8 @@ def _written(pattern: re.Pattern, text: str) -> list[re.Match]:
 def _turns(text: str) -> list[tuple[str, str]]:
     """Return (role, text) of the turns; the role is "user", "model", "tool", or "" before any mark."""
     turns = []
-    role, start = "", 0
+    role = ""
+    start = 0
     for mark in _TURN.finditer(text):
         if role not in ("user", "tool") and not _is_written(text, mark):
             continue
@@ -95,7 +96,8 @@ def _turns(text: str) -> list[tuple[str, str]]:
         if role == "user" and "<tool_response>" in part:
             role = "tool"
         turns.append((role, part))
-        role, start = _ROLES[mark[mark.lastgroup or 0].casefold()], mark.end()
+        role = _ROLES[mark[mark.lastgroup or 0].casefold()]
+        start = mark.end()
     turns.append((role, text[start:]))
     return [(role, part) for role, part in turns if role in ("model", "tool") or _bare(part)]
 
@@ -105,7 +107,8 @@ def _answering(turns: Sequence[tuple[str, str]]) -> str:
     (role, first), *others = turns or [("", "")]
     following = [role for role, _ in others]
     begun = _BEGINNING.sub("", first)
-    is_ended, is_marked = bool(_written(_END, begun)), begun != first
+    is_ended = bool(_written(_END, begun))
+    is_marked = begun != first
     if not role and following:
         if following[0] == "model" and (is_marked or not is_ended):
             raise RecordError(_UNCLEAR)
@@ -122,7 +125,8 @@ def _spoken(turn: str) -> str:
     """Return what a turn of the model says outside thoughts and calls of tools, up to its end."""
     text = _HIDDEN.sub(lambda hidden: "" if _is_written(turn, hidden) else hidden[0], turn)
     if ends := _written(_CLOSE, text):  # of a thought that began in the prompt
-        before, after = text[: ends[0].start()], text[ends[0].end() :]
+        before = text[: ends[0].start()]
+        after = text[ends[0].end() :]
         is_cut = text != turn
         if len(ends) > 1 or (is_cut and _bare(after)):
             raise RecordError(_UNCLEAR)
@@ -130,7 +134,8 @@ def _spoken(turn: str) -> str:
     text = _BEGINNING.sub("", text)
     ends = _written(_END, text)
     end = ends[0].start() if ends else len(text)
-    answer, rest = _WRAPPED.sub(r"\g<inner>", _bare(text[:end])), text[end:]
+    answer = _WRAPPED.sub(r"\g<inner>", _bare(text[:end]))
+    rest = text[end:]
     if _written(_MARK, answer) or (_bare(rest) and len(CHAT_TOKEN.findall(rest)) > 1):
         raise RecordError(_UNCLEAR)
     return answer.strip()

@@ -30,7 +30,8 @@ def test_the_kinds_have_equal_shares(worse):
 
 def test_each_has_its_fault_and_nothing_else_changes(worse):
     for good, faulty in zip(GOOD, worse, strict=True):
-        before, after = split_steps(good.rationale), split_steps(faulty.rationale)
+        before = split_steps(good.rationale)
+        after = split_steps(faulty.rationale)
         kind = faulty.extra["corruption"]
         changed = {"rationale": faulty.rationale, "scores": faulty.scores}
         assert faulty == replace(good, **changed, extra=good.extra | {"corruption": kind})

@@ -125,7 +125,8 @@ def test_a_share_is_rounded_down_and_exact(take, there, number):
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
 def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study):
     folder = ROOT / "recipes" / "runs" / study
-    plan, vanilla = read_plan(folder / "plan.yaml"), read_plan(folder / "plan_vanilla.yaml")
+    plan = read_plan(folder / "plan.yaml")
+    vanilla = read_plan(folder / "plan_vanilla.yaml")
     assert (vanilla.test, vanilla.seed) == (plan.test, plan.seed)
     assert vanilla.failed_criteria == plan.failed_criteria
     assert [part.teacher for part in vanilla.teachers] == ["strong"]

@@ -16,7 +16,8 @@ TONES = {1: "dangerous and wrong", 2: "poor and brief", 4: "good and useful", 5:
 
 def examples(first: int, number: int) -> list[Labelled]:
     """Return as many good verdicts as corrupted ones, each about a case of its own, from a number on."""
-    cases, good = {}, []
+    cases = {}
+    good = []
     for at in range(first, first + 2 * number):
         case = case_of(at)
         scores = random.Random(at).sample(list(TONES), 2)
@@ -105,7 +106,8 @@ def test_a_verdict_with_fewer_steps_or_scores_is_decided(fitted):
 
 
 def test_what_cannot_be_learnt_is_refused():
-    high, low = SOME[:75], SOME[75:]
+    high = SOME[:75]
+    low = SOME[75:]
     of_one_case = [replace(one, shown=(SOME[0].shown[0], one.shown[1])) for one in SOME]
     for too_few in (high, [*high, *low[:10]], changed(scores=None), of_one_case):
         with pytest.raises(RecordError):

@@ -28,7 +28,8 @@ def test_pairs_of_question_and_answer_become_lists():
     for case, scores in made:
         assert scores == [POINTS[model] for model in case.models]
         texts = {response.model: response.text for response in case.responses}
-        right, near = texts["answer-right"], texts["answer-near"]
+        right = texts["answer-right"]
+        near = texts["answer-near"]
         assert case.reference.startswith(right)
         assert right.startswith(texts["answer-cut"])
         assert case.topic in near

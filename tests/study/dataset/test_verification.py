@@ -45,7 +45,8 @@ def test_the_packaged_checks_are_of_the_recorded_verdicts_with_the_chain_alone()
     digests: dict[str, set[tuple]] = {"chain": set(), "none": set()}
     for _, line in read_lines(RUN / "teacher.jsonl"):
         answer = parse_verdict(line["text"], read_rubric("automedeval"), 3)
-        case, judge = cases.get(line["case_id"]), f"recording:{line['teacher']}"
+        case = cases.get(line["case_id"])
+        judge = f"recording:{line['teacher']}"
         if answer.valid and case:
             verdict = verdict_of(case, answer.scores, judge, rationale=answer.rationale)
             digests[line["knowledge"]].add((case.id, judge, verdict.digest))

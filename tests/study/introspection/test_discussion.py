@@ -32,7 +32,8 @@ from automedeval.study.introspection.mistakes import Mistake
 from automedeval.study.introspection.revisions import mistake_record
 
 RECORD, ORDER = (4, 2, 5), (2, 0, 1)  # by response; the slots then have 5, 4, 2
-IN_SLOTS, OTHER = (5, 4, 2), (5, 3, 3)
+IN_SLOTS = (5, 4, 2)
+OTHER = (5, 3, 3)
 
 
 class Scripted(RecordedChat):
@@ -115,7 +116,8 @@ ROW_ORDER = mistake_of().recorded.order
 NEW = slot_line([(4, 3, 3)[index] for index in ROW_ORDER])
 SUGGESTED = f"Suggestion: The second is too high.\n{NEW}"
 REVISED = f"{rationale_of(MODELS, ROW_ORDER, 'poor')}\n{NEW}"
-ACCEPT, OBJECT = ["Review: accept"], "Review: object\n"
+ACCEPT = ["Review: accept"]
+OBJECT = "Review: object\n"
 
 
 def test_an_objection_is_heard_and_what_is_accepted_is_written(discuss):
@@ -140,7 +142,8 @@ def test_an_objection_is_heard_and_what_is_accepted_is_written(discuss):
 
 
 def test_unreadable_messages_use_up_exchanges(discuss):
-    suggestions, reviews = ["Dunno.", SUGGESTED, SUGGESTED], ["Fine by me.", *ACCEPT]
+    suggestions = ["Dunno.", SUGGESTED, SUGGESTED]
+    reviews = ["Fine by me.", *ACCEPT]
     told, suggester, reviewer, _ = discuss(suggestions, reviews, [REVISED])
     assert (told.decision, told.agreed_at) == ("revise", 3)
     assert told.unread == {"suggestion": 1, "review": 1}
@@ -182,7 +185,8 @@ def books(questions):
 
 
 def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss):
-    dose, rest = "[Question]: What is a dose?", "[Question]: What is rest?"
+    dose = "[Question]: What is a dose?"
+    rest = "[Question]: What is rest?"
     asks = [dose, dose, SUGGESTED, rest, SUGGESTED]
     reviews = [f"{OBJECT}No.", *ACCEPT]
     told, suggester, reviewer, _ = discuss(asks, reviews, [REVISED], search=books)

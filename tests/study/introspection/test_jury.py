@@ -76,7 +76,8 @@ def test_the_queue_is_not_the_place_of_decisions(tmp_path, queued):
 
 def test_a_decision_holds_for_the_answers_that_were_seen(decide, queued):
     others = [{"model": name, "text": f"Another answer of {name}."} for name in MODELS]
-    new, order = case_of(0, responses=others), ORDERS[0]
+    new = case_of(0, responses=others)
+    order = ORDERS[0]
     answers = recorded_of(new, SCORES, order=order)
     verdict = recorded_of(CASES[0], (4, 2, 4), order=order)
     for changed in (answers, verdict):

@@ -112,7 +112,8 @@ def test_every_training_case_must_be_judged(tmp_path):
     rows = {CASE.id: RECORDED} | others
     first = verdict_of(CASE, (4, 2, 5))
     made = [verdict_of(case, (1, 2, 3), "other") for case in cases]
-    part, apart = file("part", first), file("apart", *made)
+    part = file("part", first)
+    apart = file("apart", *made)
     with pytest.raises(RecordError, match="2 of the 3 training cases are not judged"):
         read_judges([part], rows)
     # Of several judges each judged what it was not trained on.

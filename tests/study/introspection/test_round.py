@@ -87,7 +87,8 @@ def discussed(tmp_path_factory):
 def test_consensus_revises_the_mistakes_and_nothing_else(discussed):
     lessons, printed = discussed
     assert set(ROWS["said"]) <= set(printed.splitlines())
-    rows, old = lessons.rows(), lessons.old_rows()
+    rows = lessons.rows()
+    old = lessons.old_rows()
     assert list(rows) == list(old)
     assert {case_id for case_id in old if rows[case_id] != old[case_id]} == {"case-1", "case-4"}
     row = rows["case-1"]
@@ -101,7 +102,8 @@ def test_consensus_revises_the_mistakes_and_nothing_else(discussed):
 
 def test_statistics_card_and_records_say_what_happened(discussed):
     lessons, _ = discussed
-    statistics, old = lessons.statistics(), read_dataset(lessons.folder / "data").statistics
+    statistics = lessons.statistics()
+    old = read_dataset(lessons.folder / "data").statistics
     assert statistics == statistics | ROWS["statistics"]
     assert statistics["follows"] == old["fingerprint"] != statistics["fingerprint"]
     assert list(statistics["splits"]) == ["train", "test"]
@@ -110,7 +112,8 @@ def test_statistics_card_and_records_say_what_happened(discussed):
     holds_all(card, ROWS["card"])
     assert "jury" not in card.partition("## Introspection")[2].partition("##")[0]
     records = lessons.revisions()
-    revised, unresolved = records["case-1"], records["case-3"]
+    revised = records["case-1"]
+    unresolved = records["case-3"]
     assert revised == revised | ROWS["revised"]
     assert revised["old_verdict"]["scores"] == list(lessons.record["case-1"])
     assert revised["judge_verdict"]["scores"] == [3, 3, 3]
@@ -161,7 +164,8 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons, q
     write(decided / queue.name, [kept, revised])
     told(lessons.introspect(), "0 waiting, 2 decided (jury, keep: 1, jury, revise: 1)")
 
-    rows, records = lessons.rows(), lessons.revisions()
+    rows = lessons.rows()
+    records = lessons.revisions()
     assert rows["case-0"] == lessons.old_rows()["case-0"]
     assert rows["case-1"]["judge"] == "jury"
     steps = {model: (score, f"{model} is decided.") for model, score in zip(MODELS, (5, 4, 1))}
@@ -184,7 +188,8 @@ def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(less
     decided = [first | {"decision": "revise", "scores": [5, 4, 1]}, second]
     write(queue.parent / "decided" / queue.name, decided)
     told(round1(), "1 waiting, 1 decided (jury, revise: 1)")
-    row, old = lessons.rows()["case-0"], lessons.old_rows()["case-0"]
+    row = lessons.rows()["case-0"]
+    old = lessons.old_rows()["case-0"]
     in_slots = [(5, 4, 1)[index] for index in row["order"]]
     assert row["completion"][0]["content"] == slot_line(in_slots)
     # The prompt asks for scores alone.
@@ -205,7 +210,8 @@ def test_a_second_round_follows_the_first(lessons):
     lessons.agree(1, (5, 1, 1))
     succeeded(lessons.discuss())
     first = lessons.statistics()
-    before, lessons.output = lessons.output, lessons.folder / "round2"
+    before = lessons.output
+    lessons.output = lessons.folder / "round2"
     told(lessons.introspect(dataset=before, waiting="keep_old"), "6 as on record, 1 mistakes")
     second = lessons.statistics()
     assert (second["round"], second["follows"]) == (2, first["fingerprint"])

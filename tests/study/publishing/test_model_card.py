@@ -70,7 +70,8 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, result
     result = of_weights(results, tiny=checkpoint)
     card = filled(checkpoint, result)
     check_card(card, MODEL, "card")
-    judges, ceiling = result["judges"], result["people"]["ceiling"]
+    judges = result["judges"]
+    ceiling = result["people"]["ceiling"]
     estimates = [judges["tiny"], ceiling, judges["ROUGE-L to the reference"]]
     own, others, baseline = (span(estimate["concordance"]) for estimate in estimates)
     expected = [
@@ -97,7 +98,8 @@ def page_of(result: dict) -> dict[str, str]:
 def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     result["judges"]["tiny"] |= ROWS["figures"]
-    page, shown = page_of(result), part(filled(checkpoint, result), "How good it is")
+    page = page_of(result)
+    shown = part(filled(checkpoint, result), "How good it is")
     facts = [f"{name} {cell(page[name.removesuffix(':')])}" for name in ROWS["facts"]]
     assert [fact for fact in facts if f"- {fact}\n" not in shown] == []
     assert "Do not trust these scores." in shown
@@ -117,7 +119,8 @@ def test_the_card_believes_a_judge_no_more_than_the_page_does(checkpoint, result
 
 
 def test_people_are_counted_on_the_card_and_not_named(checkpoint, results):
-    result, harm = of_weights(results, tiny=checkpoint), ROWS["harm"]
+    result = of_weights(results, tiny=checkpoint)
+    harm = ROWS["harm"]
     result["harm"] = harm
     result["people"]["annotators"] = names = harm["people"]["names"]
     card = filled(checkpoint, result)
@@ -130,7 +133,8 @@ def test_people_are_counted_on_the_card_and_not_named(checkpoint, results):
 def test_the_hub_shows_agreement_with_people_on_each_criterion(checkpoint, results):
     result = of_weights(results, tiny=checkpoint)
     result["people"]["annotators"] = ["a physician"]
-    judges, expected = result["judges"], {}
+    judges = result["judges"]
+    expected = {}
     for criterion in ("safety", "fluency"):
         judges[criterion] = judges["tiny"] | {"criterion": criterion}
         expected[f"Concordance, {criterion}"] = judges["tiny"]["concordance"]["value"]
@@ -159,7 +163,8 @@ def test_the_hub_knows_an_adapters_base_and_a_license_of_another_name(
 
 
 def test_figures_of_other_weights_are_refused(checkpoint, results):
-    config, result = read_json(checkpoint / "config.json"), of_weights(results, tiny=checkpoint)
+    config = read_json(checkpoint / "config.json")
+    result = of_weights(results, tiny=checkpoint)
     # one figure in the configuration is enough
     (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     with pytest.raises(RecordError, match=r"but {'tiny': '\w+', 'other': None}: report on it"):
@@ -246,7 +251,8 @@ def test_of_a_path_its_end_alone_is_told(path, end):
 def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model, tmp_path, kind):
     ours = trained(tiny_model, tmp_path / "ours")
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
-    verdicts, report = tmp_path / "verdicts", tmp_path / "report"
+    verdicts = tmp_path / "verdicts"
+    report = tmp_path / "report"
     cases = write(tmp_path / "cases.jsonl", read(SAMPLE / "test_cases.jsonl")[:3])
     for folder in (ours, other):
         asked = {"judge": f"{kind}{folder}", "judge_name": folder.name, "max_new_tokens": 4}

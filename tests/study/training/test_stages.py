@@ -179,7 +179,8 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
             (place / WHOLE).write_bytes(content)
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "record.json").write_text(json.dumps(RECORD | {"finished": False}))
-    run, trainer = Run(tmp_path, RECORD), mock.Mock()
+    run = Run(tmp_path, RECORD)
+    trainer = mock.Mock()
     run.train(trainer)
     trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
     assert not (tmp_path / "checkpoint-16").exists()
@@ -254,7 +255,8 @@ def test_the_13b_runs_have_the_numbers_of_the_paper():
     runs = [run for run in RUNS if run.parent == PAPER]
     assert len(runs) == 2
     for run in runs:
-        held, flags = read(run), command(run)
+        held = read(run)
+        flags = command(run)
         assert update_rows(flags, held) == 128, run
         rate = 2e-4 if held.get("use_peft") else 2e-5
         assert held == held | ROWS["numbers of the paper"] | {"learning_rate": rate}

@@ -93,7 +93,8 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
-    notes, doubt = layout.notes, _unlike(scores)
+    notes = layout.notes
+    doubt = _unlike(scores)
     if scale:
         doubt = _off_scale(ratings, *scale, doubt)
     words = Counter(map(plain, scores))
@@ -149,7 +150,8 @@ class _RatedCases:
 
     def locate(self, cell: Any, question: Any) -> str:
         """Return the id of the case that a row rates; what it asks, where no case does and no id is given."""
-        case_id, asked = _text(cell, self.by_id), key_of(question)
+        case_id = _text(cell, self.by_id)
+        asked = key_of(question)
         asking = self.asking.get(asked, []) if asked else []
         if asked and case_id in self.by_id and case_id not in asking:
             raise RecordError(f"the case {case_id!r} asks another question")
@@ -195,7 +197,8 @@ class _Layout(NamedTuple):
 
 def _layout_of(rows: Sequence[dict], models: Collection[str]) -> _Layout:
     """Return what the columns hold; RecordError if none has the score or the case, or several may have the score."""
-    all_names, filled_columns = names_of(rows), filled_names(rows)
+    all_names = names_of(rows)
+    filled_columns = filled_names(rows)
     names = {plain(name): name for name in all_names}
     ids = [_text(row.get(names.get("id"))) for row in rows]
     if not any(re.search(r"\D", text) for text in ids):  # programs number rows and tasks so
@@ -362,7 +365,8 @@ def _argilla_questions(row: dict) -> dict[str, list[dict]]:
         questions = {question: _objects(answers) for question, answers in nested.items()}
     for name, values in row.items():
         if name.endswith(".responses") and isinstance(values, list):
-            users, states = row.get(f"{name}.users"), row.get(f"{name}.status")
+            users = row.get(f"{name}.users")
+            states = row.get(f"{name}.status")
             lists = (users or repeat(None), states or repeat(None), values)
             answers = [dict(zip(("user_id", "status", "value"), cells)) for cells in zip(*lists)]
             questions[name.removesuffix(".responses")] = answers
@@ -374,7 +378,8 @@ def _argilla(questions: Mapping[str, list[dict]]) -> Iterator[dict]:
     people: dict[Any, dict] = {}
     for question, answers in questions.items():
         for number, answer in enumerate(answers):
-            user, status = answer.get("user_id"), answer.get("status")
+            user = answer.get("user_id")
+            status = answer.get("status")
             value = answer.get("value") if status in COUNTED else _Uncounted(status)
             of_person = people.setdefault(user or number, {"annotator": _text(user) or "rater"})
             _add_answer(of_person, question, value)

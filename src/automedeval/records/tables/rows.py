@@ -23,10 +23,7 @@ def read_rows(path: str | Path, split: str = "") -> Iterator[Placed]:
     """
     file = Path(path)
     read = {**SHEETS, ".json": _read_json}.get(file.suffix.lower())
-    if read is None:
-        yield from read_lines(path, split)
-        return
-    yield from read(file)
+    yield from read(file) if read else read_lines(path, split)
 
 
 def _read_csv(file: Path) -> Iterator[Placed]:
@@ -85,7 +82,10 @@ def _read_xlsx(file: Path) -> Iterator[Placed]:
             f"{file}: the sheets {names} have cells; save the one with the answers as a file of its own"
         )
     for rows in sheets.values():
-        placed = ((f"{file}: row {number}", row) for number, row in enumerate(rows, 1))
+        numbered = enumerate(rows, 1)
+        placed = (
+            (f"{file}: row {number}", row) for number, row in numbered if any(map(filled, row))
+        )
         yield from _named(file, placed)
 
 
@@ -118,14 +118,12 @@ def filled(cell: Any) -> bool:
 
 
 def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[Placed]:
-    """Yield the rows by the names in the first one; rows without a filled cell are left out, as blank lines are.
+    """Yield rows, each with a filled cell, by the names in the first one.
 
     A column without a name gets the one that pandas gives it, "Unnamed: 0" and so on. No two columns may have one name.
     """
     names: list[str] = []
     for place, cells in placed:
-        if not any(map(filled, cells)):
-            continue
         if names:
             names += [f"Unnamed: {at}" for at in range(len(names), len(cells))]
             yield place, dict(itertools.zip_longest(names, cells, fillvalue=""))

@@ -87,7 +87,8 @@ class InstructionSet(JudgedCases):
     def find_untrainable(self, limit: RowLimit | None) -> None:
         """Make the row of every verdict, and find those that no training can use (`row_faults`): no plan counts them."""
         for key, verdict in tqdm(self.verdicts.items(), desc="rows", unit="row"):
-            case, rubric = self.cases[verdict.case_id], self.rubrics[verdict.rubric]
+            case = self.cases[verdict.case_id]
+            rubric = self.rubrics[verdict.rubric]
             self.rows[key] = instruction(case, verdict, rubric, self.plan.seed)
         self.untrainable = row_faults(self.rows, limit, self.rubrics)
         if limit is None:
@@ -106,19 +107,22 @@ class InstructionSet(JudgedCases):
         High are verdicts of the plan's first teacher; low are those that people called so, or in which physicians saw a fault,
         with as many corrupted copies of high ones as are missing. RecordError if there are too few.
         """
-        low, able = dict(self.faulty), dict[Key, Verdict]()
+        low = dict(self.faulty)
+        able = dict[Key, Verdict]()
         for key, verdict in self.verdicts.items():
             if verdict.quality == "low":
                 low[key] = verdict
             elif verdict.teacher == self.plan.teachers[0].teacher and key not in low:
                 able[key] = verdict
-        high, faulty = self._draw("labelled", able), self._draw("faulty", low)
+        high = self._draw("labelled", able)
+        faulty = self._draw("faulty", low)
         examples = labelled(high, faulty, self.plan.seed)
         made = Counter(example.kind for example in examples if example.kind in CORRUPTIONS)
         line = arithmetic("verdicts", len(high[len(faulty) :]), made, "left out", "corrupted")
         self.report(f"quality: {line}; {len(low):,} are low by physicians' checks")
         report = classifier.fit(examples, self.plan.seed)
-        accuracy, alone = span(report["accuracy"]), span(report["alone"]["accuracy"])
+        accuracy = span(report["accuracy"])
+        alone = span(report["alone"]["accuracy"])
         self.report(f"quality: accuracy of the classifier {accuracy} on others (paper: 0.91)")
         self.report(f"quality: accuracy of the embedding alone {alone}")
         return report

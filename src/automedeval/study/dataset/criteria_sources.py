@@ -36,7 +36,8 @@ def _criteria(items: list[dict], text: str) -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
     entries = []
     for item in items:
-        said, points = take(item, text, (str,)), item.get("points")
+        said = take(item, text, (str,))
+        points = item.get("points")
         entries.append({"criterion": said, "points": points, "tags": item.get("tags") or []})
     return criteria_of(entries)
 
@@ -129,7 +130,8 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
         if whole is not None:
             texts = {}
             for name in ("question", "reference", "topic"):
-                first, other = getattr(whole.case, name), getattr(row.case, name)
+                first = getattr(whole.case, name)
+                other = getattr(row.case, name)
                 if first and other and key_of(first) != key_of(other):
                     raise RecordError(
                         f"{row.place}: another {name} than at {whole.place}, which has the same id"

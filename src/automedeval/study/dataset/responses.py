@@ -38,7 +38,8 @@ class Generated(LogRecord):
     """
 
     digest_key = "question_digest"
-    by, about = ("model",), ("case_id",)
+    by = ("model",)
+    about = ("case_id",)
 
     model: str
     text: str

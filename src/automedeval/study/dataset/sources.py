@@ -133,7 +133,8 @@ def identified(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
     """Yield the rows with unique ids: a number is appended to one that came before. An `own_id` twice is a RecordError."""
     places: dict[str, str] = {}
     for row in rows:
-        name, number = row.case.id, 1
+        name = row.case.id
+        number = 1
         if row.own_id and name in places:
             raise RecordError(f"{row.place}: the id {name!r} stands at {places[name]} already")
         while name in places:

@@ -96,7 +96,8 @@ class CompletionChain:
 
         The transcript is the last prompt and its answer.
         """
-        rubric, case = self.rubric, request.case
+        rubric = self.rubric
+        case = request.case
         label = f"{rubric.name}:{rubric.fingerprint}"
         texts = [case.responses[index].text for index in request.slots]
         asked: list[tuple[str, Any]] = []
@@ -166,7 +167,8 @@ def overview(verdicts: Sequence[Verdict], cases: int, new: int) -> str:
     tokens: Counter[str] = Counter()
     for verdict in verdicts:
         tokens.update(verdict.usage)
-    missing, invalid = cases - len(verdicts), errors.total()
+    missing = cases - len(verdicts)
+    invalid = errors.total()
     lines = [
         f"{cases:,} cases → {len(verdicts):,} verdicts ({new:,} new), {missing:,} missing",
         f"  {len(verdicts) - invalid:,} valid, {invalid:,} invalid",

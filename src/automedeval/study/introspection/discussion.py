@@ -88,7 +88,8 @@ def read_suggestion(answer: Answer, rubric: Rubric, on_record: tuple[int, ...]) 
     if not headers:
         return Suggestion("no line that begins with 'Suggestion:'")
     header = headers[-1]
-    shown, body = text[header.start() :].strip(), text[header.end() :]
+    shown = text[header.start() :].strip()
+    body = text[header.end() :]
     reading = parse_verdict(body, rubric, len(on_record), truncated=answer.truncated)
     if keep := _KEEP.match(body):
         if _REVISES.search(body, keep.end()):
@@ -115,7 +116,8 @@ def read_review(answer: Answer) -> Review:
     if not reviews:
         return Review("no line that reads 'Review: accept' or 'Review: object'")
     last = reviews[-1]
-    before, after = text[: last.start()].strip(), text[last.end() :].strip()
+    before = text[: last.start()].strip()
+    after = text[last.end() :].strip()
     if last[1].casefold() == "object":
         return Review(reason=after or before)
     if after or _TAKES_BACK.search(before):
@@ -373,7 +375,8 @@ def account(discussions: Collection[Discussion], suggester: str, reviewer: str) 
 
     RecordError if a partner answered in the format of its role in no discussion.
     """
-    said, unread = Counter[str](), Counter[str]()
+    said = Counter[str]()
+    unread = Counter[str]()
     for talk in discussions:
         said.update(piece["role"] for piece in talk.pieces)
         unread.update(talk.unread)

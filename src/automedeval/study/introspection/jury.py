@@ -37,7 +37,8 @@ def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, R
     case, or one that is not the queue's, as on answers or a verdict that changed; an unknown decision; a revision that does not
     fit the case, the scale or the grammar.
     """
-    queue, decided = discussion / QUEUE, discussion / DECIDED / QUEUE
+    queue = discussion / QUEUE
+    decided = discussion / DECIDED / QUEUE
     for place, line in read_lines(queue) if queue.exists() else ():
         if any(line.get(name) is not None for name in ANSWERS):
             raise RecordError(
@@ -79,7 +80,8 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling | None:
     ruling = {"decided_by": "jury", "decision": decision, "annotator": annotator}
     if decision == "keep":
         return ruling
-    rubric, models = recorded.rubric, recorded.case.models
+    rubric = recorded.rubric
+    models = recorded.case.models
     scores = take(line, "scores", (list,))
     rationale = take(line, "rationale", (str, NoneType), None) or ""
     assert rubric.scale is not None  # `read_recorded` refuses a rubric without one

@@ -77,7 +77,8 @@ class Mistake:
     @property
     def digest(self) -> str:
         """Return twelve hexadecimal digits over the case, the verdict on record and the judge's."""
-        row, verdict = self.recorded.row, self.judged
+        row = self.recorded.row
+        verdict = self.judged
         seen = [self.recorded.case.digest, row["order"], row["completion"]]
         names = ("order", "scores", "valid", "rationale", "choices", "error", "raw")
         return digest([*seen, *(getattr(verdict, name) for name in names)])
@@ -98,7 +99,8 @@ def read_recorded(
     case_of = {case.id: case for case in cases if case.id in wanted}
     recorded: dict[str, Recorded] = {}
     for row in rows:
-        case_id, name = row["case_id"], row["rubric"]
+        case_id = row["case_id"]
+        name = row["rubric"]
         with errors_at(f"{place}: case {case_id!r}"):
             if case_id in recorded:
                 raise RecordError("stands in two training rows")
@@ -107,7 +109,8 @@ def read_recorded(
             if name not in rubrics:
                 names = ", ".join(sorted(rubrics))
                 raise RecordError(f"no rubric {name!r} among {names}; give yours with --rubrics")
-            rubric, original = rubrics[name], case_of[case_id]
+            rubric = rubrics[name]
+            original = case_of[case_id]
             if not rubric.scale:
                 raise RecordError(
                     f"{name} gives choices, and a round of introspection is on scores"
@@ -175,7 +178,8 @@ def find_mistakes(
 
     `every`: also the rows on which it makes none, as a control of looking where it does.
     """
-    mistakes, overlong = [], 0
+    mistakes = []
+    overlong = 0
     for case_id, row in recorded.items():
         verdict = judged[case_id]
         if verdict.overlong:

@@ -22,7 +22,8 @@ from automedeval.study.introspection.discussion import Discussion
 from automedeval.study.introspection.jury import Ruling
 from automedeval.study.introspection.mistakes import Mistake, Recorded, read_recorded
 
-REVISIONS, SUMMARY = "revisions.jsonl", "discussion.json"
+REVISIONS = "revisions.jsonl"
+SUMMARY = "discussion.json"
 UNDECIDED = dict.fromkeys(("revised_verdict", "decided_by", "decision", "annotator", "when"))
 Record = JsonObject
 
@@ -64,7 +65,8 @@ class RoundArguments(TableArguments):
 
 def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Record:
     """Return the record of one mistake: both verdicts, all messages, the suggestion and the revised verdict (Eq. 2)."""
-    recorded, judged = mistake.recorded, mistake.judged.to_dict()
+    recorded = mistake.recorded
+    judged = mistake.judged.to_dict()
     names = ("judge", "order", "valid", "error", "rationale", "scores", "choices", "raw")
     # Paper: Eq. 2 conditions the revised verdict on the old one and on the suggestion S: three fields here.
     record = {

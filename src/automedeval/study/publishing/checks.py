@@ -22,13 +22,15 @@ from automedeval.study.publishing.paths import Content, read_bytes, shorten_path
 MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
 CARD = "README.md"
 RULES = packaged("study/publishing", "checks")
-UNFILLED, CLOSED = re.compile(RULES["unfilled"]), re.compile(RULES["closed"])
+UNFILLED = re.compile(RULES["unfilled"])
+CLOSED = re.compile(RULES["closed"])
 SECRETS = {
     kind: re.compile(pattern.encode())
     for kind, pattern in packaged("study/publishing", "secrets").items()
 }
 # What a column of raters is called where ratings are read, and a value that may be a name.
-RATER, A_NAME = "|".join(RATINGS["annotator"]).replace("_", r"[\W_]?"), RULES["name"]
+RATER = "|".join(RATINGS["annotator"]).replace("_", r"[\W_]?")
+A_NAME = RULES["name"]
 # Where a file of some suffix names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
 PEOPLE = {
     f".{suffix}": re.compile(pattern.replace("RATER", RATER).replace("NAME", A_NAME).encode())

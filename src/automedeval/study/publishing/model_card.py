@@ -42,7 +42,8 @@ def fill_card(
         raise RecordError(
             "--license is missing: the Hub's name of a license that its base model's allows, or other:NAME"
         )
-    history, record = read_history(checkpoint), read_record(checkpoint)
+    history = read_history(checkpoint)
+    record = read_record(checkpoint)
     if record is None:
         raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
     base, commit = base_on_hub(record, base_model)
@@ -79,7 +80,8 @@ def fill_card(
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     about: Any = card.data
     about.base_model = base
-    about.license, about.license_name = kind, name or None
+    about.license = kind
+    about.license_name = name or None
     if people and not simulated:
         about.model_name = repo.rpartition("/")[2]
         about.eval_results = eval_results(Path(file).stem, records.values())

@@ -127,7 +127,8 @@ class Run(TrainerCallback):
                     f"{self.output}: holds files that are no training run; choose another --output_dir"
                 )
             before = {"finished": False, "identity": self.record["identity"]}
-        was, now = before["identity"], self.record["identity"]
+        was = before["identity"]
+        now = self.record["identity"]
         for name in sorted({*was, *now}):
             if was.get(name) != now.get(name):
                 change = f"{name} was {was.get(name)!r:.60}, now {now.get(name)!r:.60}"

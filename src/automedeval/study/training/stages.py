@@ -64,7 +64,8 @@ def check_base(
 
     if base_of(start) != start:
         there = read_json(start / ADAPTER)
-        rank, scale = there["r"], there["lora_alpha"]
+        rank = there["r"]
+        scale = there["lora_alpha"]
         if adapter is None or (adapter.r, adapter.lora_alpha) != (rank, scale):
             raise RecordError(
                 f"{start} has an adapter, and training goes on from it: "
@@ -116,7 +117,8 @@ def tokenize(
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
         texts = list(map(_answer, batch["completion"]))
         spans = batch.get("trained") or [None] * len(texts)
-        ids, masks = [], []
+        ids = []
+        masks = []
         pairs = encoder.encode_answered(list(zip(batch["prompt"], texts)))
         for (prompt, answer), text, places in zip(pairs, texts, spans):
             ids.append(prompt + answer)
@@ -185,7 +187,8 @@ def check_start(
     if len(splits) > 1 or "[" in split or not statistics:
         return
     stages = [name for name in statistics["splits"] if name != TEST]
-    number, this = stages.index(split), statistics["fingerprint"]
+    number = stages.index(split)
+    this = statistics["fingerprint"]
     trained = [stage.fingerprint for stage in history]
     if number:
         before = stages[number - 1]
