@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from factories import read, read_json, write
-from programs import failed, run_command, succeeded, told
+from programs import SAMPLE, failed, run_command, succeeded, told
 from tables import each_row, read_csv, rows_of, write_csv
 
 QUESTIONS = rows_of(__file__)["questions"]
@@ -90,7 +90,8 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
         folders = Path().glob("verdicts/*/verdicts.jsonl")
         return {file.parent.name: read(file) for file in folders}
 
-    first, second = ("v1=v1.csv", "v2=v2.csv"), "v1-v2-baseline-random"
+    first = ("v1=v1.csv", "v2=v2.csv")
+    second = "v1-v2-baseline-random"
     before = run(*first)[second]
     export = partial(run_command, "export", verdicts=f"verdicts/{second}", to="csv", output="e.csv")
     failed(export(cases="v1.csv"), "no verdict on these cases")
@@ -110,11 +111,33 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     run("v3.csv")
     table(Path("v3.csv"), [["And now?", "No."], *rows[1:3]])
     run("v3.csv", says=("2 of 3 texts changed: ", "(new: 3)"))
-    own, other = "verdicts/v3-baseline-random", table(Path("verdicts/v3.csv"), rows)
+    own = "verdicts/v3-baseline-random"
+    other = table(Path("verdicts/v3.csv"), rows)
     judged = partial(run_command, "judge", other, judge="baseline:random")
-    failed(judged(), f"{own} has verdicts on v3.csv: choose another --output")
-    told(judged(output=own))
+    failed(judged(), f"{own} has results on v3.csv: choose another --output")
+    told(judged(output=own), " --output reports/v3-baseline-random")
     run("v3.csv", says=("(new: ",))  # it is one of the two
+
+
+def test_a_default_folder_is_of_one_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("b").mkdir()
+    for file in ("t.csv", "b/t.csv"):
+        table(Path(file), [["Why?", "So.", "No."]], "question", "reference", "bot")
+    for command, folder in {"prepare": "cases", "check": "checks"}.items():
+        told(run_command(command, "t.csv"))
+        told(run_command(command, "b/t.csv", output="own"))
+        message = f"{folder}/t has results on t.csv: choose another --output"
+        failed(run_command(command, "b/t.csv"), message)
+        told(run_command(command, "t.csv"))
+    # The packaged sample is the same by its word and by its path, which earlier runs recorded.
+    sample = partial(run_command, "judge", "sample", judge="baseline:random")
+    told(sample(), "(new: 30)")
+    (record,) = Path("verdicts/sample-baseline-random").glob("run-*.json")
+    text = record.read_text()
+    assert '"sample": []' in text
+    record.write_text(text.replace('"sample": []', f'"{SAMPLE}/test_cases.jsonl": []'))
+    told(sample(), "(new: 0)")
 
 
 def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):
@@ -129,18 +152,18 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     done = judged(Path(), *versions)
     monkeypatch.setattr("webbrowser.open", lambda address: False)
     unopened = succeeded(judged(Path(), *versions, "--open")).stdout.splitlines()
-    assert unopened[-1] == "no browser on this machine: open reports/out/report.html"
+    assert unopened[-1] == "no browser on this machine: open out/report/report.html"
     gaps = {}
     for case in read(tmp_path / "out/cases.jsonl"):
         lengths = [len(re.findall(r"\w+", text)) for text in shown(case).values()]
         if len(lengths) == 2:
             gaps[case["id"]] = lengths[1] - lengths[0]
     worse = sorted((name for name, gap in gaps.items() if gap < 0), key=gaps.get)
-    result = read_json(tmp_path / "reports/out/agreement.json")["baseline"]
+    result = read_json(tmp_path / "out/report/agreement.json")["baseline"]
     record = result["models"]["v2"]
     counts = [record[name] for name in ("worse", "better", "equal")]
     assert (result["name"], counts, record["cases"]) == ("v1", [3, 1, 0], worse)
-    page = (tmp_path / "reports/out/report.html").read_text("utf-8")
+    page = (tmp_path / "out/report/report.html").read_text("utf-8")
     assert "3 cases in which v2 is worse" in page
     assert "automedeval report --verdicts out --cases " in page
     told(
@@ -151,4 +174,4 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
         "Where a model is worse, its largest drop first: “",
     )
     other = judged(Path("verdicts/mon"), *versions, baseline="v2")
-    told(other, "--baseline v2 --output reports/mon-out")
+    told(other, "--baseline v2 --output verdicts/mon/out/report")

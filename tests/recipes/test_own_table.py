@@ -107,7 +107,7 @@ def reported(printed: str, **options: object):
 
 
 def shown_to_people() -> list[Case]:
-    (study,) = Path("reports").glob("*/rate-*.yaml")
+    (study,) = Path().glob("*/*/rate-*.yaml")
     return list(read_study(str(study)).cases.values())
 
 
@@ -171,7 +171,8 @@ def standings(done):
 @pytest.mark.parametrize(("rule", "other"), [("lowest", "skip"), ("skip", "lowest")])
 def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule, other):
     done = succeeded(judged(blank=rule))
-    skips, rows = rule == "skip", len(BLANKS)
+    skips = rule == "skip"
+    rows = len(BLANKS)
     columns = list(zip(*BLANKS))[1:]
     texts = [[text for text in column if text.strip()] for column in columns]
     counts = [len(given) if skips else rows for given in texts]

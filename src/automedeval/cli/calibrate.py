@@ -14,6 +14,7 @@ from automedeval.records import JsonObject, RecordError, option, verdicts_file
 from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json, write_lines
+from automedeval.records.readers import is_one_of
 from automedeval.records.run_record import record_run
 from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
@@ -45,7 +46,6 @@ def main() -> None:
     check_output(output, args)
     rubric = read_rubric(args.rubric)
     calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.judge)
-    output.mkdir(parents=True, exist_ok=True)
     record_run(output / "run.json", args)
     write_json(output / "calibration.json", calibration.to_dict())
     write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
@@ -66,7 +66,7 @@ def main() -> None:
 def check_output(output: Path, args: CalibrateArguments) -> None:
     """Raise RecordError if the output would replace a file that is not an earlier calibration."""
     file = output / "verdicts.jsonl"
-    if file.resolve() in [verdicts_file(place).resolve() for place in args.verdicts]:
+    if is_one_of(file, map(verdicts_file, args.verdicts)):
         raise RecordError(
             f"--output {args.output}: its verdicts.jsonl is an input; choose another folder"
         )

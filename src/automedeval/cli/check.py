@@ -25,7 +25,7 @@ from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
-from automedeval.records.run_record import describe_result, record_run
+from automedeval.records.run_record import default_folder, describe_result, record_run
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
@@ -55,14 +55,13 @@ def main() -> None:
     books = args.books(encoder_args, "auto")
     search = books.get("search")
     evidence = "books" if search else REFERENCE
-    if evidence == REFERENCE and not any(map(reference_of, cases)):
+    if not search and not any(map(reference_of, cases)):
         raise RecordError(
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
         )
-    output = Path(args.output or f"checks/{Path(args.cases).stem}")
+    output = Path(args.output or default_folder("checks", args.cases, "cases"))
     settings = digest([VERSION, books.get("store")])
     digests = {case.id: case.digest for case in cases}
-    output.mkdir(parents=True, exist_ok=True)
     claims = output / "claims.jsonl"
     with Log(claims, CheckedResponse, (evidence,), settings, renewed=digests) as log:
         done = log.done(digests)

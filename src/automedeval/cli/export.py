@@ -35,6 +35,7 @@ from automedeval.records import (
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines, write_whole
+from automedeval.records.readers import is_one_of
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import no_formula, printable
 
@@ -70,7 +71,8 @@ class ExportArguments(TableArguments):
 def joined_cases(path: str) -> str | None:
     """Return the file of cases that `judge` made of several tables or logs; None where no verdict is on a case of the file."""
     verdicts = verdicts_file(path)
-    file, cases = verdicts.with_name("cases.jsonl"), dict[str, Case]()
+    file = verdicts.with_name("cases.jsonl")
+    cases = dict[str, Case]()
     with suppress(RecordError):  # a file of another kind, or none
         cases = {case.id: case for case in read_cases(file)}
     for verdict in read_records(verdicts, Verdict) if cases else ():
@@ -89,8 +91,8 @@ def main() -> None:
         cases = {case.id: case for case in read_cases(args.cases, **table)}
     verdicts, left_out = read_checked(args.verdicts, cases)
     output = Path(args.output)
-    inputs = (verdicts_file(args.verdicts), Path(args.cases or args.verdicts))
-    if output.resolve() in [file.resolve() for file in inputs]:
+    inputs = (verdicts_file(args.verdicts), args.cases or args.verdicts)
+    if is_one_of(output, inputs):
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
     if args.to == "preferences":
@@ -101,9 +103,9 @@ def main() -> None:
     write_whole(output, rows.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     invalid = sum(not verdict.valid for verdict in verdicts)
     if left_out:
-        print(f"verdicts: {left_out:,} left out, of cases that are not in {printable(args.cases)}")
+        print(f"verdicts: {left_out:,} left out, of cases that are not in {args.cases}")
     counts = f"verdicts: {len(verdicts):,}, invalid: {invalid:,}, rows: {len(rows):,}"
-    print(f"{counts}, in {printable(str(output))}")
+    print(f"{counts}, in {output}")
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:
@@ -126,7 +128,8 @@ def read_checked(path: str, cases: dict[str, Case]) -> tuple[Verdicts, int]:
 
     RecordError for verdicts of two judges, none, or one on a case that has changed since.
     """
-    verdicts, left_out = Verdicts(), 0
+    verdicts = Verdicts()
+    left_out = 0
     for place, verdict in placed_verdicts([path], cases):
         if cases and verdict.case_id not in cases:
             left_out += 1

@@ -66,8 +66,9 @@ from automedeval.records.journal import Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import is_first, join_processes, print_notes
-from automedeval.records.run_record import judged_files, record_run, run_arguments
-from automedeval.records.tables.cases import SAMPLE, CaseFile
+from automedeval.records.readers import SAMPLE
+from automedeval.records.run_record import judged_files, record_run, refuse_others, run_arguments
+from automedeval.records.tables.cases import CaseFile
 from automedeval.records.tables.columns import NOT_JUDGED
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.records.thoughts import note_on_thoughts
@@ -380,10 +381,8 @@ def judge_requests(job: Job, judge: BaseJudge, log: Log, *more: Any) -> str | No
     and none on this file.
     """
     columns_of = dict(judged_files(job.output))
-    judged = {Path(file).resolve() for file in columns_of}
-    if job.args.output is None and judged and Path(job.answers.file).resolve() not in judged:
-        others = ", ".join(columns_of)
-        raise RecordError(f"{job.output} has verdicts on {others}: choose another --output")
+    if job.args.output is None:
+        refuse_others(job.output, columns_of, job.answers.file)
     columns = job.args.columns if job.answers.content.table else []
     guided = GUIDED if job.rubric.id == GUIDED else None  # an audit of this judge needs it
     settled = SimpleNamespace(
@@ -462,7 +461,8 @@ def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
 
 def report_on(job: Job) -> None:
     """Say the command that makes the report; of two versions, or with --open, make it."""
-    args, cases = job.args, job.answers.file
+    args = job.args
+    cases = job.answers.file
     own_rubric = args.rubric if Path(args.rubric or "").suffix else None
     is_sample = job.answers.content.path == SAMPLE / "test_cases.jsonl"
     of_scores = not job.rubric.in_words
@@ -471,10 +471,11 @@ def report_on(job: Job) -> None:
         cases = str(job.output / f"cases-{args.limit}.jsonl")
         write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))
     # Runs called alike in different folders have reports of their own.
-    name = str(job.output).removeprefix("verdicts/").replace("/", "-")[-LONGEST_NAME:]
+    is_in_verdicts = job.output.parent == Path("verdicts")
+    folder = Path("reports", job.output.name) if is_in_verdicts else job.output / "report"
     command = next_command(
         "report", {"offline": is_offline()}, (), verdicts=job.output, cases=cases, ratings=ratings, blank=args.blank,
-        rubric=own_rubric, baseline=job.baseline, output=f"reports/{name}",
+        rubric=own_rubric, baseline=job.baseline, output=folder,
     )  # fmt: skip
     tell(f"\nThe report: {command}")
     if args.open or job.baseline:  # of two versions the report says which is better

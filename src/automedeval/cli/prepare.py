@@ -31,7 +31,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.language import normalise
-from automedeval.records.run_record import record_run
+from automedeval.records.run_record import default_folder, record_run
 from automedeval.records.tables.cases import read_table
 from automedeval.records.tables.columns import without_blanks
 from automedeval.records.tables.rows import filled, read_rows
@@ -91,13 +91,12 @@ class PrepareCasesArguments(TableArguments):
             raise RecordError(
                 "--columns are those of a table of answers, and no --layout takes them"
             )
-        self.output = self.output or f"cases/{Path(self.input[0]).stem}"
 
 
 def main() -> None:
     """Read, filter, draw, and write."""
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
-    output = Path(args.output)
+    output = Path(args.output or default_folder("cases", args.input[0], "input"))
     dropped: list[JsonObject] = []
     rows = list(identified(tqdm(rows_of(args), unit="row")))
     rows = sifted("rows", rows, exclusions(rows), dropped)
@@ -119,10 +118,9 @@ def main() -> None:
         files["criterion_labels"] = labels
     elif (output / "criterion_labels.jsonl").exists():
         print(f"{output / 'criterion_labels.jsonl'} was there before, and is not of these cases")
-    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
     for name, records in files.items():
         write_lines(output / f"{name}.jsonl", records)
-    record_run(output / "run.json", args)
     print(summary(cases))
     for name, records in sorted(files.items()):
         print(f"{name}: {output / name}.jsonl, lines: {len(records):,}")

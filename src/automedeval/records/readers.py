@@ -14,6 +14,8 @@ from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.types import Case, Verdict, _shown, whole
 
 Placed = tuple[str, dict]  # "file:line" and what stands there
+SAMPLE = Path(__file__).parents[1] / "sample"
+PACKAGED = {"sample": SAMPLE / "test_cases.jsonl", "two_bots": SAMPLE / "two_bots.jsonl"}
 
 
 def read_lines(path: str | Path, split: str = "") -> Iterator[Placed]:
@@ -126,6 +128,17 @@ def named_file(text: str) -> tuple[str, str]:
         return "", text
     name, _, file = text.partition("=")
     return name, file
+
+
+def located(path: str | Path) -> str | Path:
+    """Return a path; of "sample" and "two_bots", where no such file is there, the packaged file's."""
+    return path if Path(path).exists() else PACKAGED.get(str(path), path)
+
+
+def is_one_of(path: str | Path, others: Iterable[str | Path]) -> bool:
+    """Return whether a path, or a word for a packaged file, leads to one of these files."""
+    file, *files = [Path(located(each)).resolve() for each in (path, *others)]
+    return file in files
 
 
 def verdicts_file(path: str | Path) -> Path:

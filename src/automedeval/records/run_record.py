@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records import offline
+from automedeval.records.errors import RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.processes import process_count
-from automedeval.records.readers import named_file, read_json, verdicts_file
+from automedeval.records.readers import is_one_of, named_file, read_json, verdicts_file
 from automedeval.records.text import shown_address
 
 _LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "openai")
@@ -79,13 +80,27 @@ def run_arguments(file: Path) -> dict:
         return {}
 
 
+def default_folder(parent: str, file: str, argument: str) -> Path:
+    """Return PARENT/NAME of a file; RecordError if its record has another file as this argument."""
+    folder = Path(parent, Path(file).stem)
+    before = run_arguments(folder / "run.json").get(argument, file)
+    refuse_others(folder, [before] if isinstance(before, str) else before, file)
+    return folder
+
+
+def refuse_others(folder: Path, before: Collection[str], file: str) -> None:
+    """Raise RecordError if a default folder has results on files, and none on this one."""
+    if before and not is_one_of(file, before):
+        raise RecordError(f"{folder} has results on {', '.join(before)}: choose another --output")
+
+
 def columns_of_run(verdicts: Iterable[str | Path], cases: str) -> list[str]:
     """Return the --columns by which a table was read when it was judged, by the records beside its verdicts; [] without any."""
-    table = Path(named_file(cases)[1]).resolve()
+    _, table = named_file(cases)
     for place in verdicts:
         folder = verdicts_file(named_file(str(place))[1]).parent
         for judged, columns in judged_files(folder):
-            if columns and Path(judged).resolve() == table:
+            if columns and is_one_of(table, [judged]):
                 return columns
     return []
 

@@ -12,14 +12,10 @@ from typing import NamedTuple
 from automedeval.records.errors import errors_at
 from automedeval.records.messages import without_messages
 from automedeval.records.questions import question_text
-from automedeval.records.readers import Placed
+from automedeval.records.readers import Placed, located
 from automedeval.records.tables.columns import Columns, no_value, without_blanks
 from automedeval.records.tables.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest
-
-SAMPLE = Path(__file__).parents[2] / "sample"
-# A word → the packaged file that it names, where no file of the user's is called so
-PACKAGED = {"sample": SAMPLE / "test_cases.jsonl", "two_bots": SAMPLE / "two_bots.jsonl"}
 
 
 class Table(NamedTuple):
@@ -55,9 +51,9 @@ class CaseFile:
         blank: str | None = None,
         columns: Sequence[str] = (),
     ):
-        if not Path(path).exists():
-            path = PACKAGED.get(str(path), path)
-        self.path, self.least_responses = path, least_responses
+        path = located(path)
+        self.path = path
+        self.least_responses = least_responses
         self.table: Table | None = None
         rows = read_rows(path, split="test")
         first = list(itertools.islice(rows, 1))
