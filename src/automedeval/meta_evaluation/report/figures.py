@@ -20,7 +20,7 @@ MEASURED = (
     "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores, or "
     "means of several criteria, if there are any; chance is 0.5. Invalid verdicts count as wrong"
 )
-TOPICS = "Topics with most cases: mean scores in the cases with a score of every model, by"
+TOPICS = "Topics with most cases: mean scores in the cases with a score of each of them, by"
 COMPARED = "Differences in concordance, paired over cases; p is adjusted for their number (Holm)"
 FEW = (
     "Models by a judge and the ratings of some cases, if these are a random draw of all. Weight: "

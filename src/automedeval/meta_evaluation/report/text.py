@@ -18,7 +18,7 @@ from automedeval.meta_evaluation.facts import (
 from automedeval.meta_evaluation.page import Bars, PageTable, Said, Scale, say, say_by_name
 from automedeval.meta_evaluation.report.changes import drop_on
 from automedeval.records import JsonObject
-from automedeval.records.text import span
+from automedeval.records.text import in_a_row, span
 
 NEWLY_SAID = {  # what is new in answers of a model beside a baseline → words
     "differs": "a number newly differs",
@@ -40,10 +40,17 @@ class MainJudge(NamedTuple):
 def main_judge(result: JsonObject) -> MainJudge:
     """Return the main judge of a result, and what is known of it."""
     name = result["main_judge"]["name"]
-    record, table = result["judges"][name], result["models"][name]
+    record = result["judges"][name]
+    table = result["models"][name]
     stands = standing(table)
-    more = {"unclear": stands["unclear"], "harm": result.get("harm", {})}
-    known = profile(name, record, steps=result["next_steps"], **more, **credit_of(result, name))
+    known = profile(
+        name,
+        record,
+        steps=result["next_steps"],
+        unclear=stands["unclear"],
+        harm=result.get("harm", {}),
+        **credit_of(result, name),
+    )
     return MainJudge(name, record, table, stands, known)
 
 
@@ -106,7 +113,7 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         best=best_model(main.table, is_trusted(main.known)),
         order=main.stands["order"],
         shared=shared,
-        where=_where(shared),
+        where=_where(result),
         means={name: figure["value"] for name, figure, _ in bars(result, scale).rows},
         worst=sorted(beside, key=lambda model: model[1]["better"] - model[1]["worse"]),
         worse_cases=[result["baseline"]["questions"][case] for case in _worse(result)],
@@ -164,8 +171,11 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
     Args:
         scale: that of the main judge's scores; None: the shares of pairs won are shown.
     """
-    main, shared = result["main_judge"]["name"], result["main_judge"]["shared"]
-    record, on_harm, rows = result["judges"][main], harmful(result.get("harm", {})), []
+    main = result["main_judge"]["name"]
+    shared = result["main_judge"]["shared"]
+    record = result["judges"][main]
+    on_harm = harmful(result.get("harm", {}))
+    rows = []
     for name, figures in _models_by(result, main).items():
         shown = shared["means"].get(name) if scale else figures["win_rate"]
         remarks = say(
@@ -179,7 +189,7 @@ def bars(result: JsonObject, scale: Scale) -> Bars:
         rows.append((name, shown, ", ".join(remarks)))
     what = "Share of pairs won"
     if scale:
-        what = f"Mean score{_where(shared)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
+        what = f"Mean score{_where(result)}, {scale[0]:g} (worst) to {scale[1]:g} (best)"
     if people := result.get("people"):
         what += ". People's scores are from {:g} to {:g}".format(*people["range"])
         if people["raters"] == "partly crossed":
@@ -193,18 +203,23 @@ def _models_by(result: JsonObject, judge: str) -> JsonObject:
     return result["models"].get(judge, {}).get("models", {})
 
 
-def _where(shared: JsonObject) -> str:
-    """Name the cases of the means, where not all cases have a score of every model."""
+def _where(result: JsonObject) -> str:
+    """Name the cases of means where not all have a score of every model, and models without any."""
+    main = result["main_judge"]
+    shared = main["shared"]
     if shared["cases"] == shared["of"]:
         return ""
     if not shared["cases"]:
         return " in each model's own cases"
-    return f" in the {shared['cases']} of {shared['of']} cases with a score of every model"
+    unscored = [model for model in main["valid_rates"] if model not in shared["means"]]
+    but = f" but {in_a_row(unscored)} (no score)" if unscored else ""
+    return f" in the {shared['cases']} of {shared['of']} cases with a score of every model{but}"
 
 
 def credit_of(result: JsonObject, line: str) -> JsonObject:
     """Return what people's ratings, labels or else choices say of a judge, as arguments of `JudgeProfile`."""
-    record, rated = result["judges"][line], "people" in result
+    record = result["judges"][line]
+    rated = "people" in result
     few = rated and record["rated_cases"] < LEAST_RATED
     choices = result.get("choices", {}).get(record["name"], {})
     sentences = say(
@@ -237,7 +252,8 @@ def further(result: JsonObject, main: MainJudge) -> list[str]:
 def leaderboard(result: JsonObject) -> PageTable:
     """Return the models by the main judge, the first one first."""
     main = result["main_judge"]
-    models, people = _models_by(result, main["name"]), _models_by(result, "people")
+    models = _models_by(result, main["name"])
+    people = _models_by(result, "people")
     stands = standing(result["models"][main["name"]])
     head = ["model", "rank", "share of pairs won, %", "valid verdicts, %"]
     head += ["won by people, %"] if people else []
