@@ -162,14 +162,16 @@ class Columns:
             if not (isinstance(cell, str | None) or is_asked or is_number):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
         cells = {role: row[name] for role, name in self.roles.items() if filled(row.get(name))}
-        question, reference = cells.get("question", ""), cells.get("reference")
+        question = cells.get("question", "")
+        reference = cells.get("reference")
         if is_failure(question):
             raise RecordError(f"the question is an error of a program: {question!r}")
         if fault := fault_of_reference(reference):
             raise RecordError(fault)
         answers = [Response(name, _text(row.get(name))) for name in self.responses]
         if "model" in self.roles:
-            model, answer = cells.get("model", ""), cells.get("answer", "")
+            model = cells.get("model", "")
+            answer = cells.get("answer", "")
             answers = [Response(model, answer, {"row": number})]
         case_id = str(cells.get("id", "")).strip()
         return Case(
@@ -256,7 +258,8 @@ def plain(name: str) -> str:
 
 def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return role → column, and the columns of candidates, that `--columns` names; RecordError for a role that comes twice."""
-    roles, responses = {}, []
+    roles = {}
+    responses = []
     for entry in entries:
         role, sign, column = entry.partition("=")
         if not sign or role not in NAMES:
@@ -286,17 +289,25 @@ def _add_model(roles: dict[str, str], texts: list[str], rows: Sequence[dict]) ->
     """Add to role → column that of the models, if a row seems to be one answer; return the doubt.
 
     Then questions come again, and few words tell their rows apart: those of this column, which is
-    taken out of the texts. Of these the one with the most different cells becomes the first.
+    taken out of the texts. Of these the one with the most different cells becomes the first. Where
+    several may be answers, the doubt alone names the model, and no command drops one of them.
     """
-    question, count = roles["question"], len(rows)
-    if len(texts) < 2 or _kinds(rows, question) > 0.75 * count:
+    question = roles["question"]
+    count = len(rows)
+    asked = _kinds(rows, question)
+    if len(texts) < 2 or asked > 0.75 * count:
         return ""
     for name in texts:
         if _kinds(rows, name) <= count / 2 and _kinds(rows, question, name) == count:
-            roles["model"] = name
             texts.remove(name)
+            varied = [other for other in texts if _kinds(rows, other) > asked]
+            doubt = f"{name!r} may be the model that gave the answer"
+            # Or of runs: several other columns have more texts than the question.
+            if len(varied) > 1 and ANSWERS.isdisjoint(map(plain, texts)):
+                return f"{doubt} (then model={name} answer=COLUMN)"
+            roles["model"] = name
             texts.sort(key=lambda other: -_kinds(rows, other))
-            return f"{name!r} may be the model that gave the answer"
+            return doubt
     return ""
 
 
