@@ -120,6 +120,11 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     assert counts["scores of references"] == 3
     ratings = read(tmp_path / "ratings.jsonl")
     assert {line["model"] for line in ratings} == set(MODELS)
+    # Earlier exports have the digits alone, which a spreadsheet may take for a number.
+    file = tmp_path / "ratings.jsonl"
+    text = file.read_text()
+    assert text.count('"text-') == 9
+    file.write_text(text.replace('"text-', '"', 4))
     # One answer becomes another text.
     (case,) = read(tmp_path / "cases.jsonl")
     case["responses"][1]["text"] += " Or not."
@@ -150,7 +155,8 @@ def test_a_model_called_reference_is_a_model(tmp_path, open_stores):
     write_lines(tmp_path / "cases.jsonl", [case_of(0, models)])
     store = open_stores(read_study(study))
     task = store.next("ann")
-    scores, comments = {}, {}
+    scores = {}
+    comments = {}
     for slot, index in enumerate(task.order, 1):
         scores[str(slot)] = dict.fromkeys(CRITERIA, index + 1)
         comments[str(slot)] = f"On {models[index]}."

@@ -371,8 +371,11 @@ class Case:
 
 
 def answer_digest(case: Case, response: Response) -> str:
-    """Return twelve hexadecimal digits over the question and the text: an exported rating has those of what was rated."""
-    return digest([case.question, response.text])
+    """Return "text-" and a digest of question and text: an exported rating has that of what was rated.
+
+    Digits alone may be a number to a spreadsheet.
+    """
+    return "text-" + digest([case.question, response.text])
 
 
 @dataclass(frozen=True)
