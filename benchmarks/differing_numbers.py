@@ -88,7 +88,7 @@ def recall(path: Path, kind: str, half: str) -> dict[str, Any]:
         if not is_chosen(document, half):
             continue
         for text, start, end in planted(row["answer"], EDITED[kind], draw):
-            marks = differences(text, [row["answer"]])
+            marks = differences(text, row["answer"])
             hit = any(mark.number.start < end and start < mark.number.end for mark in marks)
             hits.setdefault(document, []).append(hit)
             if not hit:
@@ -146,7 +146,7 @@ def main() -> None:
         for pair in own:
             kinds = {number.kind for number in numbers(pair.reference)}
             comparable += any(number.kind in kinds for number in numbers(pair.answer))
-            marks = differences(pair.answer, [pair.reference])
+            marks = differences(pair.answer, pair.reference)
             marked += bool(marks)
             lines += [shown(name, pair, mark) for mark in marks]
         seconds = time.perf_counter() - start

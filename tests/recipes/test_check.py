@@ -141,16 +141,21 @@ def test_of_another_language_nothing_is_marked_and_that_is_said(tmp_path):
 def test_books_are_compared_where_a_passage_is_near(tmp_path):
     book = tmp_path / "book.md"
     store = tmp_path / "store"
-    book.write_text("# Drugs\n\nMethotrexate tablets for arthritis are taken once a week.\n")
+    book.write_text(
+        "# Drugs\n\nMethotrexate tablets are taken once a week, 50 mg of another drug.\n"
+    )
     succeeded(run_recipe("build_store", books=book, encoder=ENCODER, store=store))
-    wrong = "Take methotrexate tablets for arthritis every day."
-    cases = [case(1, None, right="Rest well.", wrong=wrong)]
+    wrong = "Take methotrexate tablets every day."
+    cases = [
+        case(1, None, right="Rest well.", wrong=wrong),
+        case(2, "Take 5 mg.", wrong=f"{wrong} 50 mg."),
+    ]
     succeeded(check(cases, tmp_path / "out", evidence=store, encoder=ENCODER))
     marks = marked(tmp_path / "out")
-    assert marks == {("c1", "wrong"): [["every day", "once a week", 7.0]]}
-    _, claim = read(tmp_path / "out" / "claims.jsonl")
-    (mark,) = claim["differs"]
-    assert mark["source"] == "Drugs"
+    by_book = ["every day", "once a week", 7.0]
+    assert list(marks.values()) == [[by_book], [["50 mg", "5 mg", 10.0], by_book]]
+    *_, claim = read(tmp_path / "out" / "claims.jsonl")
+    assert [mark["source"] for mark in claim["differs"]] == ["reference", "Drugs"]
 
 
 @each_row("more, said")

@@ -1,4 +1,4 @@
-"""Check answers: which numbers differ from a reference or books.
+"""Check answers: which numbers differ from a reference, or else from books.
 
     automedeval check answers.csv
     automedeval check two_bots
@@ -30,7 +30,7 @@ from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
-VERSION = 4  # of how numbers are read and passages are searched, for the fingerprint
+VERSION = 5  # of how numbers are read and passages are searched, for the fingerprint
 
 
 @dataclass

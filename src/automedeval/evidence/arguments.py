@@ -61,7 +61,7 @@ class EvidenceArguments:
 
     evidence: str | None = option(
         "folder of books, by recipes/build_store.py: their nearest passages stand in the prompt of a judge, and numbers "
-        "of answers are compared with them (default: the reference of a case)",
+        "of answers of a kind that the case's reference does not have are compared with them",
         None,
     )
 

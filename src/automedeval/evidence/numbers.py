@@ -51,7 +51,7 @@ class Number(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A number of an answer that differs from all of its kind, and the nearest of these, in the text of `source`."""
+    """A number of an answer that differs from all of its kind, and the nearest, in the reference (`source` 0) or a passage."""
 
     factor: float
     number: Number
@@ -93,6 +93,8 @@ _PATTERNS = {
     "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
     r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)",
     "age": r"[- ](?:old|of age)",
+    # "½ of a 600 mg tablet" is not 600 mg.
+    "halved": r"(?<!½ of a )(?<!half of a )(?<!half a )",
     # Before a unit, also a no-break space and Markdown.
     "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of )",
     "base": r"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{2,30} per )(?P<count>@number ?)?(?P<by>@{per}s?)\b)?",
@@ -105,7 +107,7 @@ _PATTERNS = {
     "every": r"\b(?:every|each) (?:@range[ -]|(?P<other>other ))?(?P<period>@{periods}s?)\b",
     "hourly": r"@range[ -](?P<adverb>hourly)\b",
     "adverb": r"\b(?P<adverb>@adverbs)\b@alone",
-    "amount": r"@range@gap(?P<unit>@{unit}s?)(?!\w)(?!@age)@base",
+    "amount": r"@halved@range@gap(?P<unit>@{unit}s?)(?!\w)(?!@age)@base",
     "any": r"\d|[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@numbers|@times)\b",
     "once": r"(once |one time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
     "limit_before": r"@limits(?: a total of| about| of)?\W*$",
@@ -120,11 +122,15 @@ _BY_FACTOR = attrgetter("factor")
 _FORMS = ("apart", "times a period", "every", "hourly", "adverb", "amount")  # how often comes first
 
 
-def differences(answer: str, sources: Sequence[str]) -> list[Difference]:
-    """Return the numbers of an answer that differ from every number of their kind in the sources, the largest factor first."""
-    known = []
-    for place, text in enumerate(sources):
-        known += [(number, place) for number in numbers(text)]
+def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> list[Difference]:
+    """Return the numbers of an answer that differ from every number of their kind in the reference, the largest factor first.
+
+    Passages count for the kinds of which it has no number: they silence nothing that differs from it.
+    """
+    known = [(number, 0) for number in numbers(reference)]
+    kinds = {number.kind for number, _ in known}
+    for place, text in enumerate(passages, 1):
+        known += [(number, place) for number in numbers(text) if number.kind not in kinds]
     different = []
     for number in numbers(answer):
         beside = [(allowed, place) for allowed, place in known if allowed.kind == number.kind]

@@ -1,4 +1,4 @@
-"""Check the responses of cases: the numbers that differ from the reference, or from passages of books."""
+"""Check the responses of cases: which numbers differ from the reference, or else from books."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from automedeval.evidence.numbers import differences
 from automedeval.evidence.sentences import spans
 from automedeval.records import Case, CheckedResponse, JsonObject, patient_question
-from automedeval.records.language import is_english
+from automedeval.records.language import told_english
 from automedeval.rubrics.questions import Search
 
 REFERENCE = "reference"  # the source of evidence that is not of books
@@ -24,22 +24,26 @@ class Evidence:
 
 
 def marked_numbers(
-    question: str, answer: str, sources: Sequence[Evidence]
+    question: str, answer: str, reference: str, passages: Sequence[Evidence] = ()
 ) -> tuple[list[JsonObject], str | None]:
-    """Return the numbers of an answer that differ from its sources, the largest factor first; and why none was looked for.
+    """Return the numbers of an answer that differ, the largest factor first; and why none was looked for.
+
+    They are compared with the reference, "" if there is none; those of a kind that it lacks with passages.
 
     A mark has the `factor`, the `kind`, the number's place in the answer (`start`, `end`), its `sentence`, and that of the
     nearest number (`passage`) in its `source`, each sentence in three parts: before the number, the number, and behind it.
     """
-    sources = [source for source in sources if source.text.strip()]
+    sources = [Evidence(reference, REFERENCE), *passages]
     texts = [source.text for source in sources]
-    if not texts:
+    known = " ".join(texts)
+    if not known.strip():
         return [], NO_EVIDENCE
-    beside = " ".join([question, answer, *texts])
-    if not (_is_known(answer, beside) and _is_known(" ".join(texts), beside)):
+    # In English the words that forbid are known.
+    beside = question, f"{question} {answer} {known}"
+    if not (told_english(answer, *beside) and told_english(known, *beside)):
         return [], LANGUAGE
     marks: dict[tuple, JsonObject] = {}  # one shows all equal numbers
-    for difference in differences(answer, texts):
+    for difference in differences(answer, reference, texts[1:]):
         number = difference.number
         source = sources[difference.source]
         mark = {
@@ -60,16 +64,9 @@ def in_words(mark: Mapping) -> str:
     return f"{mark['sentence'][1]} instead of {mark['passage'][1]}"
 
 
-def _is_known(text: str, beside: str) -> bool:
-    """Return whether a text is in English, whose words that forbid are known; if it does not tell, those beside it may."""
-    known = is_english(text)
-    return (is_english(beside) if known is None else known) is True
-
-
-def reference_of(case: Case) -> list[Evidence]:
-    """Return the reference of a case as evidence, nothing if it has none."""
-    reference = case.reference or ""
-    return [Evidence(reference, REFERENCE)] if reference.strip() else []
+def reference_of(case: Case) -> str:
+    """Return the reference of a case, "" if it has none."""
+    return (case.reference or "").strip()
 
 
 def passages_beside(text: str, search: Search) -> list[Evidence]:
@@ -90,16 +87,19 @@ def passages_beside(text: str, search: Search) -> list[Evidence]:
 def check_cases(
     cases: Sequence[Case], done: set[tuple], settings: str, search: Search | None = None
 ) -> Iterator[CheckedResponse]:
-    """Yield what was found of every response that is not done, in the order of the cases: beside passages, or the reference.
+    """Yield what was found of every response that is not done, in the order of the cases.
 
     `settings` is the fingerprint of the books and of how numbers are read.
     """
+    kind = "books" if search else REFERENCE
     for case in cases:
         for response in case.responses:
             if (case.id, response.model) in done:
                 continue
-            sources = passages_beside(response.text, search) if search else reference_of(case)
-            marks, unread = marked_numbers(patient_question(case.question), response.text, sources)
-            kind = "books" if search else REFERENCE
-            about = (case.id, response.model, kind, tuple(marks), unread)
-            yield CheckedResponse(*about, case_digest=case.digest, settings=settings)
+            question, reference = patient_question(case.question), reference_of(case)
+            passages = passages_beside(response.text, search) if search else []
+            marks, unread = marked_numbers(question, response.text, reference, passages)
+            yield CheckedResponse(
+                case.id, response.model, kind, tuple(marks), unread,
+                case_digest=case.digest, settings=settings,
+            )  # fmt: skip

@@ -126,8 +126,8 @@ class BaseJudge(ABC):
         question, reference = question_text(case.question), reference_of(case)
         marks_of = {}
         for index in request.slots:
-            sources = [*reference, *self.passages_on(request, index)]
-            marks, unread = marked_numbers(question, case.responses[index].text, sources)
+            text, passages = case.responses[index].text, self.passages_on(request, index)
+            marks, unread = marked_numbers(question, text, reference, passages)
             if unread is None:
                 marks_of[case.models[index]] = marks
         return marks_of

@@ -30,7 +30,7 @@ SPENT = {  # what a verdict's `usage` counts → words
     "cached_tokens": "of those in were cached",
 }
 # What numbers were compared with → words.
-AGAINST = {"reference": "the reference", "books": "the books"}
+AGAINST = {"reference": "the reference", "books": "the reference or the books"}
 WARNINGS = {  # the facts that a run's table cannot do without; the report has all
     "Numbers beside the reference", "What it does not see", "Invalid verdicts", "Broken rationales", "Empty and unread",
     "Other languages",

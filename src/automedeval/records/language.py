@@ -50,11 +50,17 @@ def is_english(text: str) -> bool | None:
     return False if others > max(english, 1) else None
 
 
+def told_english(*texts: str) -> bool | None:
+    """Return whether the first of these texts whose words tell is English; None if none tells."""
+    told = (known for known in map(is_english, texts) if known is not None)
+    return next(told, None)
+
+
 def _is_other(word: str) -> bool:
     """Return whether a word tells of another language; names and abbreviations ("Sj\u00f6gren", "IL") do not."""
     if word != word.lower():
         return False
-    return word in _OTHER_WORDS or not (word.isascii() or _OTHER_LETTER.search(word) is None)
+    return word in _OTHER_WORDS or _OTHER_LETTER.search(word) is not None
 
 
 def _text_of(case: Case) -> str:
@@ -72,9 +78,8 @@ def foreign_answers(cases: Sequence[Case]) -> list[bool]:
     foreign = []
     for case in cases:
         for response in case.responses:
-            texts = (response.text, question_text(case.question), _text_of(case))
-            told = (known for known in map(is_english, texts) if known is not None)
-            foreign.append(next(told, of_all) is False)
+            known = told_english(response.text, question_text(case.question), _text_of(case))
+            foreign.append((of_all if known is None else known) is False)
     return foreign
 
 

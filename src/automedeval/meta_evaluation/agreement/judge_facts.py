@@ -78,9 +78,9 @@ def _beside_references(cases: Cases) -> Marks:
     """Return the numbers that differ from the reference, of each response to a case with one."""
     marks_of: Marks = {}
     for case in cases.records:
-        sources = reference_of(case)
-        for response in case.responses if sources else ():
-            marks, unread = marked_numbers(question_text(case.question), response.text, sources)
+        reference = reference_of(case)
+        for response in case.responses if reference else ():
+            marks, unread = marked_numbers(question_text(case.question), response.text, reference)
             marks_of[case.id, response.model] = marks if unread is None else None
     return marks_of
 
