@@ -207,11 +207,11 @@ def _where(result: JsonObject) -> str:
     """Name the cases of means where not all have a score of every model, and models without any."""
     main = result["main_judge"]
     shared = main["shared"]
-    if shared["cases"] == shared["of"]:
+    unscored = [model for model in main["valid_rates"] if model not in shared["means"]]
+    if shared["cases"] == shared["of"] and not unscored:
         return ""
     if not shared["cases"]:
         return " in each model's own cases"
-    unscored = [model for model in main["valid_rates"] if model not in shared["means"]]
     but = f" but {in_a_row(unscored)} (no score)" if unscored else ""
     return f" in the {shared['cases']} of {shared['of']} cases with a score of every model{but}"
 
