@@ -102,8 +102,8 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
     if args.kind not in KINDS:
         raise RecordError(f"{args.kind!r} is none of {', '.join(KINDS)}")
     if args.kind != MODEL:
-        for name, value in vars(CardArguments()).items():
-            if getattr(about, name) != value:
+        for name, value in vars(about).items():
+            if value is not None:
                 raise RecordError(f"--{name} belongs to a model, not to a {args.kind}")
     if args.folder is None:
         raise RecordError(

@@ -84,14 +84,16 @@ def set_column(file: Path, name: str, values: list[Any]) -> None:
     )
 
 
-def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
-    """Run `automedeval report` on made-up verdicts; return its agreement.json."""
+def agreement(
+    folder: Path, judges: tuple[str, ...] = ("tiny",), weights: str | None = None
+) -> Path:
+    """Run `automedeval report` on made-up verdicts of some weights; return its agreement.json."""
     places = [folder / f"{judge}.jsonl" for judge in judges]
     for judge, place in zip(judges, places):
         verdicts = []
         for number, case in enumerate(read_cases(SAMPLE / "test_cases.jsonl")):
             scores = [1 + (number + slot) % 5 for slot in range(len(case.responses))]
-            about = {"settings": "5e771265abcd", "rationale": None}
+            about = {"settings": "5e771265abcd", "rationale": None, "checkpoint": weights}
             verdicts.append(verdict_of(case, scores, judge, **about))
         write(place, verdicts)
     files = {"cases": SAMPLE / "test_cases.jsonl", "ratings": SAMPLE / "test_ratings.jsonl"}

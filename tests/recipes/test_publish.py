@@ -94,7 +94,7 @@ def changed(repo: Repo, folder: Path) -> set[str]:
 def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     hub, publisher, checkpoint, dataset, wheel, tmp_path
 ):
-    results = agreement(tmp_path / "results")
+    results = agreement(tmp_path / "results", weights=fingerprint(checkpoint, []))
     space = "src/automedeval/metrics/rationale_score"
     publisher.push("dataset", dataset, "org/instructions")
     said = publisher.push("model", checkpoint, "org/judge", *ABOUT, "--agreement", results)
@@ -136,7 +136,7 @@ def test_no_path_of_this_machine_goes_out(hub, publisher, tiny_model, tmp_path):
     judge = trained(tiny_model, home / "judge", history=history, start=start, base=start)
     (judge / "adapter").mkdir()
     (judge / "adapter" / "README.md").write_text(f"---\nbase_model: {start}\n---\n")
-    results = read_json(agreement(home / "results"))
+    results = read_json(agreement(home / "results", weights=fingerprint(judge, [])))
     results["cases"]["file"] = "/home/a.name/cases.jsonl"
     (home / "agreement.json").write_text(json.dumps(results))
     publisher.push("model", judge, "org/judge", *ABOUT, "--agreement", home / "agreement.json")

@@ -45,13 +45,17 @@ def rubric_to_publish(checkpoint: Path) -> str:
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:
     """Return the folder that goes out with a judge, by path: the rubric, its template, and the record of both."""
     rubric = read_rubric(name)
-    record = {"automedeval": version, "rubric": rubric.name, "fingerprint": rubric.fingerprint}
-    record["prompts"] = prompt_fingerprint(rubric)
+    record = {
+        "automedeval": version,
+        "rubric": rubric.name,
+        "fingerprint": rubric.fingerprint,
+        "prompts": prompt_fingerprint(rubric),
+    }
     files = {
         RUBRIC: rubric_path(name)[0].read_bytes(),
         rubric.template: rubric.template_text.encode(),
+        RECORD: (json.dumps(record, indent=1) + "\n").encode(),
     }
-    files[RECORD] = (json.dumps(record, indent=1) + "\n").encode()
     return {f"{FOLDER}/{path}": content for path, content in files.items()}
 
 

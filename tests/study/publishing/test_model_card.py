@@ -83,7 +83,6 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint, result
     ]
     shown = part(card, "How good it is")
     holds_all(shown, expected)
-    assert "not recorded" not in shown
     data = ModelCard(card).data
     assert (data.base_model, data.license) == ("some-org/base", "llama2")
     assert data.eval_results is None, "nobody rated: the Hub shows no result"
@@ -169,13 +168,10 @@ def test_figures_of_other_weights_are_refused(checkpoint, results):
     (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     with pytest.raises(RecordError, match=r"but {'tiny': '\w+', 'other': None}: report on it"):
         filled(checkpoint, result)
-    # the only judge of a report may be of weights that are not recorded
+    # nor may the weights of the only judge of a report be unknown
     del result["judges"]["other"], result["judges"]["tiny"]["checkpoint"]
-    card = filled(checkpoint, result)
-    shown = part(card, "How good it is")
-    assert "**It is not recorded which weights these figures were measured on:**" in shown
-    assert "| Concordance | " in shown
-    assert "weights alone" not in card
+    with pytest.raises(RecordError, match=r"but {'tiny': None}: report on it"):
+        filled(checkpoint, result)
 
 
 def test_what_was_not_measured_is_said(checkpoint):
@@ -204,7 +200,9 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint, results):
 
 
 def test_the_audit_is_shown_line_by_line(checkpoint):
-    card = filled(checkpoint, audit=ROWS["audit"])
+    audit = ROWS["audit"]
+    audit["judge"]["checkpoint"] = fingerprint(checkpoint, [])
+    card = filled(checkpoint, audit=audit)
     shown = part(card, "Audit")
     holds_all(shown, ROWS["audited"])
     assert "- Audited? On 60 cases." in card

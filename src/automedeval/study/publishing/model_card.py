@@ -35,7 +35,7 @@ def fill_card(
 
     `checkpoint` is the folder that recipes/sft.py left, `digest` the `fingerprint` of its weights, `result` an agreement.json,
     `audit` an audit.json. Without a `base_model` the training record's is taken, if it is a Hub id. RecordError if training is
-    not finished or not known here, or results or audit are of other weights.
+    not finished or not known here, or results or audit are of other weights, or of unknown ones.
     """
     kind, _, name = (license or "").partition(":")
     if not kind or (kind == "other") != bool(name):
@@ -47,14 +47,17 @@ def fill_card(
     if record is None:
         raise RecordError(f"{checkpoint}: no training/record.json: recipes/sft.py did not train it")
     base, commit = base_on_hub(record, base_model)
-    audited = audit["judge"]["checkpoint"] if audit else None
-    if audited not in (None, digest):
-        raise RecordError(
-            f"audit.json: the checkpoint {audited} was audited, and {checkpoint} is {digest}"
-        )
+    known: JsonObject = {}
+    if audit:
+        known["audit"] = Audit.read(audit)
+        audited = audit["judge"]
+        if audited["checkpoint"] != digest:
+            raise RecordError(
+                f"audit.json: {audited['name']!r} was audited, on the checkpoint "
+                f"{audited['checkpoint']}, and {checkpoint} is {digest}: audit it"
+            )
     result = result or {}
     records = judge_records(result, digest) if result else {}
-    known: JsonObject = {"audit": Audit.read(audit)} if audit else {}
     judge = JudgeProfile(repo, **known)
     if records:
         line, measured = next(iter(records.items()))
@@ -121,22 +124,23 @@ def eval_results(data: str, records: Iterable[JsonObject]) -> list[EvalResult]:
         for name, label in MEASURES.items():
             measured = record.get(name)
             if measured and measured["value"] is not None:
-                about = ("text-generation", data, data, name, measured["value"])
                 called = f"{label}, {criterion}" if criterion else label
-                results.append(EvalResult(*about, metric_name=called))
+                shown = EvalResult(
+                    "text-generation", data, data, name, measured["value"], metric_name=called
+                )
+                results.append(shown)
     return results
 
 
 def judge_records(result: JsonObject, digest: str) -> dict[str, JsonObject]:
     """Return what was found about the weights of a digest as a judge, a record for each criterion that it gave choices on.
 
-    Of judges with these weights the report's main one is taken; of the only judge of a report they may be unknown.
-    RecordError if the figures are of other weights.
+    Of judges with these weights the report's main one is taken. RecordError if no judge has them:
+    the weights of an endpoint or of a small judge are not recorded.
     """
     judges = real_judges(result)
     measured = {judge["name"]: judge.get("checkpoint") for judge in judges.values()}
-    fitting = (digest,) if len(measured) > 1 else (digest, None)
-    names = [name for name, weights in measured.items() if weights in fitting]
+    names = [name for name, weights in measured.items() if weights == digest]
     if not names:
         raise RecordError(
             f"agreement.json: no judge was measured on this checkpoint, {digest}, but {measured}: report on it"
