@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from doubles.agreement_study import case_of
 from factories import read, read_json, write
-from programs import ROOT, failed, run_recipe, told
+from programs import ROOT, SAMPLE, failed, run_recipe, told
 from pyarrow import parquet
 from tables import each_row, rows_of
 
@@ -51,14 +51,15 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
 
 
 def test_the_same_rows_give_the_same_draw(tmp_path):
-    rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
+    """Here of a packaged file."""
     drawn = []
     for folder in (tmp_path / "a", tmp_path / "b"):
-        told(prepared(folder, rows, sample=5), "40 cases → 5 drawn")
-        drawn.append([case["question"] for case in lines(folder, "cases")])
+        done = run_recipe("prepare", "two_bots", sample=5, output=folder / "out")
+        told(done, "12 cases → 5 drawn")
+        drawn.append(lines(folder, "cases"))
     first, second = drawn
     assert first == second
-    assert first == [row["Prompt"] for row in rows if row["Prompt"] in first]
+    assert first == [case for case in read(SAMPLE / "two_bots.jsonl") if case in first]
     assert len(first) == 5
 
 
@@ -104,6 +105,7 @@ def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, message):
 def test_the_rows_of_a_question_are_a_case_of_criteria_whatever_stands_between_its_words(tmp_path):
     prepared(tmp_path, ROWS["rows of a question"])
     (case,) = lines(tmp_path, "cases")
+    assert case["id"].startswith("criteria_table-")
     assert [each["criterion"] for each in case["criteria"]] == ["says so", "says how"]
     assert case["question"] == "Why  ?"
     assert case["topic"] == "gout"

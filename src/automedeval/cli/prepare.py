@@ -31,6 +31,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.language import normalise
+from automedeval.records.readers import located
 from automedeval.records.run_record import default_folder, record_run
 from automedeval.records.tables.cases import read_table
 from automedeval.records.tables.columns import without_blanks
@@ -178,7 +179,7 @@ def repeats(rows: list[SourceRow], keep: bool) -> Faults:
 def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
     """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
-        rows = list(read_rows(path, args.split))
+        rows = list(read_rows(located(path), args.split))
         if not rows:
             raise RecordError(f"{path}: the file is empty")
         layout = None
@@ -209,7 +210,7 @@ def rows_of_layout(
             f"{path}: has the columns of {layout.name}, and {others}: --layout {layout.name} leaves these out, and "
             "--columns question=NAME reference=NAME CANDIDATE … reads a table of answers"
         )
-    cased: Iterable[SourceRow] = rows_as_cases(rows, layout, layout.name)
+    cased: Iterable[SourceRow] = rows_as_cases(rows, layout)
     if layout.parts:
         cased = joined(cased)
     if layout.cells:

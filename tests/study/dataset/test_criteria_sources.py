@@ -66,6 +66,7 @@ def test_a_table_has_a_row_for_each_criterion(tmp_path):
     write_csv(tmp_path / "rows.csv", names, rows)
     _, read = prepared(tmp_path, None, "rows.csv")
     (case,) = read("cases")
+    assert case["id"] == "q7"
     assert case["criteria"] == ROWS["criteria of the table"]
     assert [response["model"] for response in case["responses"]] == ["m1", "m2"]
 

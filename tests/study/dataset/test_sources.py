@@ -19,10 +19,10 @@ WIKIDOC = {"instruction": "", "input": QUESTION, "output": "Pain."}
 MEDTEXT = {"id": "7/1-2", "Prompt": QUESTION, "Completion": "Pain."}
 
 
-def cases_of(*rows, layout=None, source="set"):
+def cases_of(*rows, layout=None):
     placed = [(f"f:{number}", row) for number, row in enumerate(rows, 1)]
     layout = layout or recognised(rows[0])
-    return [row.case for row in identified(rows_as_cases(placed, layout, source))]
+    return [row.case for row in identified(rows_as_cases(placed, layout))]
 
 
 @each_row("layout, row, asked, trusted")
@@ -34,7 +34,7 @@ def test_a_row_is_recognised_and_becomes_a_case(layout, row, asked, trusted):
 
 def test_a_case_stays_as_it_is_and_a_row_keeps_its_id():
     assert cases_of(CASE, layout=LAYOUTS["cases"]) == [Case.from_dict(CASE)]
-    assert cases_of(MEDTEXT)[0].id == "set-7/1-2"
+    assert cases_of(MEDTEXT)[0].id == "medtext-7/1-2"
 
 
 @each_row("row")
@@ -64,7 +64,7 @@ def test_ids_come_from_the_content_wherever_a_row_stands():
     rows = [WIKIDOC | {"input": f"{QUESTION} {number}"} for number in range(5)]
     ids = [case.id for case in cases_of(*rows)]
     assert [case.id for case in cases_of(*reversed(rows))] == ids[::-1]
-    assert {len(name) for name in ids} == {len("set-") + 12}
+    assert {len(name) for name in ids} == {len("wikidoc-") + 12}
     (other,) = cases_of(rows[0] | {"output": "Other."})
     assert other.id not in ids
 
@@ -74,7 +74,7 @@ def test_no_two_cases_have_one_id():
     assert second.id == f"{first.id}-2"
     other = MEDTEXT | {"Completion": "Something else."}
     ids = [case.id for case in cases_of(MEDTEXT, other, other, MEDTEXT)]
-    assert ids == ["set-7/1-2", "set-7/1-2-2", "set-7/1-2-3", "set-7/1-2-4"]
+    assert ids == ["medtext-7/1-2", "medtext-7/1-2-2", "medtext-7/1-2-3", "medtext-7/1-2-4"]
     with pytest.raises(RecordError, match="f:2: the id 'c1' stands at f:1 already"):
         cases_of(CASE, {**CASE, "question": "Other?"})
 

@@ -94,10 +94,10 @@ def recognised(row: dict) -> Layout | None:
     return next((layout for layout in LAYOUTS.values() if set(layout.keys) <= row.keys()), None)
 
 
-def rows_as_cases(
-    rows: Iterable[tuple[str, dict]], layout: Layout, source: str
-) -> Iterator[SourceRow]:
-    """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
+def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout) -> Iterator[SourceRow]:
+    """Yield each row as a case with a stable id: LAYOUT-ROWID, or LAYOUT- and twelve digits over the row's content.
+
+    The user's own cases and tables of criteria keep their ids.
 
     RecordError if a row lacks a key, or has a value that is not text.
     """
@@ -108,10 +108,11 @@ def rows_as_cases(
                     found = ", ".join(map(str, row))
                     raise RecordError(f"{key!r} is missing; found the keys {found}")
             case = layout.case(row)
-            if layout.beside is not None:
-                case = replace(case, id=_source_id(source, case))
+            is_own = layout.beside is None or (layout.cells and "id" in row)
+            if not is_own:
+                case = replace(case, id=_source_id(layout.name, case))
             labels = criteria_sources.physicians(row, case) if layout.labels else ()
-        yield SourceRow(place, case, layout.beside is None, labels)
+        yield SourceRow(place, case, is_own, labels)
 
 
 def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:
