@@ -82,13 +82,15 @@ def judge_by_file(
     """Record the verdicts that the answers to a file of requests give, and write those that are not `done` and have no answer.
 
     FILE.answers.jsonl beside FILE.jsonl has the answers, in the layout of OpenAI's batches and `vllm run-batch`. A request that
-    several verdicts need is written once. Return what is to be done next, None if no request is left; RecordError if a line of
-    the answers is none, or none says an answer.
+    several verdicts need is written once; errors in place of answers are added to the chat's `failures`.
+
+    Return what is to be done next, None if no request is left.
+    RecordError if a line of the answers is none, or none says an answer.
     """
     answers = file.with_suffix(".answers.jsonl")
     answered = dict(batch_answers(answers)) if answers.exists() else {}
     written: set[str] = set()
-    problems: list[str] = []
+    failures: list[str] = judge.chat.failures
 
     def verdicts(stream: TextIO) -> Iterator[Verdict]:
         for request in requests:
@@ -103,25 +105,21 @@ def judge_by_file(
             elif name not in written:
                 written.add(name)
                 if reply is not None:
-                    problems.append(reply)
+                    failures.append(reply)
                 line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions"}
                 stream.write(json.dumps(line | {"body": body}) + "\n")
 
     with file.open("w", encoding="utf-8", newline="\n") as stream:
         log.fill(verdicts(stream), len(requests) - len(done))
-    if problems and len(problems) == len(answered):
-        raise RecordError(f"{answers}: no request was answered; the first, {problems[0]}")
+    if failures and len(failures) == len(answered):
+        raise RecordError(f"{answers}: no request was answered; the first, {failures[0]}")
     if not written:
         return None
     source, target, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
-    lines = []
-    if problems:
-        lines.append(f"requests not answered: {len(problems)}; the first, {problems[0]}")
-    lines.append(
+    return (
         f"requests to answer in {file}: {len(written)}; vllm run-batch -i {source} -o {target} --model MODEL "
         f"--served-model-name {model}; then the same command"
     )
-    return "\n".join(lines)
 
 
 def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:
