@@ -190,7 +190,7 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study):
 
 
 def test_a_gap_must_be_above_the_least(study):
-    left_out = "1 with a pair, 8 without (a gap of 1 or less: 3, a tie: 1, equal texts: 1"
+    left_out = "1 with a pair, 9 without (a gap of 1 or less: 3, a tie: 1, equal texts: 1"
     told(study.prefer(least_gap=1), left_out)
     assert set(study.pairs()) == {"case-0"}
     succeeded(study.prefer(least_gap=0.99))

@@ -54,12 +54,16 @@ def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) ->
         return "no two responses with a score"
     highest = max(means, key=means.__getitem__)
     lowest = min(means, key=means.__getitem__)
+    if lowest == highest:  # all are equal
+        lowest = max(means)
     margin = round(means[highest] - means[lowest], 9)
-    if margin <= least_gap:
-        return f"a gap of {least_gap:g} or less" if margin else "a tie"
     best = values[highest]
     worst = values[lowest]
     together = best.keys() & worst.keys()
+    if not margin and all(best[verdict] >= worst[verdict] for verdict in together):
+        return "a tie"
+    if 0 < margin <= least_gap:
+        return f"a gap of {least_gap:g} or less"
     if judge.of_pairs and not together:
         return "never compared"
     if any(best[verdict] <= worst[verdict] for verdict in together):
