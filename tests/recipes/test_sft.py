@@ -83,7 +83,7 @@ def test_a_run_leaves_weights_card_and_record(stage1, tiny_model, instructions):
     card = (output / "README.md").read_text()
     for said in (
         "on 1 × CPU",
-        f"| stage1 of {instructions} ({fingerprint}) | 8 | {stage.tokens:,} |",
+        f" of {instructions} ({fingerprint}) | 8 | {stage.tokens:,} | {stage.trained:,} | 2 |",
     ):
         assert said in card
     assert len(losses(output)) == 4  # 8 rows, 2 epochs, 4 rows an update

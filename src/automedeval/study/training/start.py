@@ -34,7 +34,10 @@ def parse_run(parser: Any) -> tuple[Any, ...]:
     noise = r"`(torch\.distributed|is_gradient_checkpointing`)"
     warnings.filterwarnings("ignore", noise, FutureWarning)
     given = ["--help" if word == "--help_all" else word for word in sys.argv[1:]]
-    with foreign_errors_at("the arguments", ImportError, ValueError, TypeError, yaml.YAMLError):
+    advice = "; docs/train.md has what is refused"
+    with foreign_errors_at(
+        "the arguments", ImportError, ValueError, TypeError, yaml.YAMLError, advice=advice
+    ):
         groups = parser.parse_args_and_config(given)
         if groups[1].use_cpu and bfloat16_missing("cpu"):
             float32 = ["--bf16", "false", "--dtype", "float32"]
