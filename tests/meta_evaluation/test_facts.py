@@ -35,7 +35,7 @@ DANGEROUS = (
 QUESTION = "How much paracetamol may I take in a day?"
 NOT_SEEN = "the small judge does not notice a wrong dose, a dropped “not” or a missed emergency"
 LONGER = "the small judge puts the longer response first in 75 % of 12 pairs, a tie as half"
-UNRATED = "No ratings are given"
+UNRATED = "No person gave scores"
 
 
 @pytest.fixture(scope="module")

@@ -28,14 +28,15 @@ def running(study: Path, port: int, *more: str) -> Iterator[str]:
         "automedeval.cli.console",
         "annotate",
         "--study",
-        str(study),
+        study,
         "--port",
         str(port),
+        *more,
     ]
     log = study.with_name("printed.log")
     with open(log, "w") as printed:
         process = subprocess.Popen(
-            [*command, *more], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT,
+            command, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT,
             # Whoever runs the tests in the background has them ignore it, and their children inherit that.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
@@ -58,6 +59,7 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path):
     study = write_study(tmp_path, ("rate",))
     port = free_port()
     address = f"http://127.0.0.1:{port}"
+    assert "no answers yet: " in annotate(study=study, export=tmp_path / "none").stdout
     with running(study, port) as printed, httpx.Client(base_url=address) as client:
         assert "cases: 2, items: 2, annotators: 3" in printed
         tokens = LINK.findall(printed)

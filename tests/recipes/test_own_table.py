@@ -201,8 +201,8 @@ def test_a_program_asks_before_it_writes(with_blanks, tmp_path, command):
     failed(
         run_command(*words),
         f"t.csv: {BLANK} of 12 answers are blank (rowan 2, alder 2, larch 1)",
-        "--blank lowest",
-        "--blank skip",
+        "--blank lowest (in Python and YAML: blank) if ",
+        ", or skip if ",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
     assert "answers are blank" not in run_command(*words, blank="skip").stderr

@@ -96,7 +96,7 @@ def test_a_line_that_is_no_object_is_named_by_file_and_line(tmp_path, line, said
 )
 def test_a_file_without_a_case_is_refused(tmp_path, content):
     (tmp_path / "cases.jsonl").write_bytes(content)
-    assert "cases.jsonl: the file is empty" in refusal(tmp_path / "cases.jsonl")
+    assert "cases.jsonl: the file has no rows" in refusal(tmp_path / "cases.jsonl")
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):

@@ -35,7 +35,9 @@ class AnnotateArguments:
         None,
     )
     invite: str | None = option(
-        "print a new link for this annotator, and exit; an earlier one no longer works", None
+        "print a new link for this annotator, and exit; an earlier one no longer works; repeat the "
+        "page's own --host, --port or --url",
+        None,
     )
     export: str | None = option("write the answers into this folder, and exit", None)
 
@@ -71,10 +73,12 @@ def main() -> None:
                     f"--invite: {args.invite!r} is none of the annotators of {args.study}"
                 )
             print(f"{args.address}/invitation/{store.invite(args.invite)}")
+            print("of a page with another --host, --port or --url, repeat these", file=sys.stderr)
         elif args.export is not None:
-            for name, count in write_export(store, args.export).items():
+            counts = write_export(store, args.export)
+            for name, count in counts.items():
                 print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
-            print(f"written to {args.export}")
+            print(f"written to {args.export}" if counts else "no answers yet: nothing is written")
         else:
             serve(args, store)
 
@@ -122,7 +126,7 @@ def greet(args: AnnotateArguments, store: "Store") -> None:
         draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
         print(f"  {kind}: cases{draw}: {len(needed):,}, tasks for {roles}: {sum(needed):,}")
     print(
-        f"answers are kept in {study.database}\n\nAnnotators, and the links of those who are new, shown this once:"
+        f"answers are kept in {study.database}\n\nAnnotators; a new one's link is shown this once:"
     )
     for annotator in study.annotators:
         token = store.invite(annotator.name, anew=False)

@@ -181,7 +181,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
     for path in args.input:
         rows = list(read_rows(located(path), args.split))
         if not rows:
-            raise RecordError(f"{path}: the file is empty")
+            raise RecordError(f"{path}: the file has no rows")
         layout = None
         if not args.columns:
             _, first = rows[0]

@@ -205,7 +205,8 @@ class LogRecord(Record):
         """Raise RecordError if the case has changed, see `has_changed`."""
         if self.has_changed(*digests):
             raise RecordError(
-                f"the texts of case {self.case_id!r} changed after {self.author[0]!r} read them"
+                f"the texts of case {self.case_id!r} changed after {self.author[0]!r} read them, "
+                "or it read another file (of two versions: their order?)"
             )
 
 

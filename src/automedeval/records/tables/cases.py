@@ -99,7 +99,7 @@ class CaseFile:
             places[case.id] = place
             yield case
         if not places:
-            raise RecordError(f"{self.path}: the file is empty")
+            raise RecordError(f"{self.path}: the file has no rows")
 
 
 def read_table(

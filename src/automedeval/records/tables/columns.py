@@ -230,8 +230,8 @@ def without_blanks(
     count = f"{blanks.total():,} of {asked:,} answers are blank ({counts})"
     if blank is None:
         raise RecordError(
-            f"{source}: {count}: --blank lowest if the model was asked and gave no answer, which has the lowest score, or "
-            "--blank skip if it was not asked; a cell with an error of a program is as a blank one"
+            f"{source}: {count}: --blank lowest (in Python and YAML: blank) if the model was asked and gave no answer, "
+            "which has the lowest score, or skip if it was not asked; a cell with an error of a program is as a blank one"
         )
     meaning = "are empty answers" if blank == "lowest" else "were not asked"
     return settled, [f"{count}, and {meaning} (--blank {blank})"]
