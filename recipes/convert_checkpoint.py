@@ -75,10 +75,8 @@ def main() -> None:
 def convert(model: str, scratch: Path) -> str:
     """Load the pickles and save them as safetensors, with configuration and tokenizer; return what was done."""
     parts = re.fullmatch(r"(?!models/)(\w[\w.-]*/[^/]+)/(.+)", model)  # ORG/NAME/FOLDER
-    inside = parts is not None and not Path(model).exists()
-    source = checkpoint_folder(parts[1] if inside else model, weights=f"*{PICKLES}") / (
-        parts[2] if inside else ""
-    )
+    name, inside = parts.groups() if parts and not Path(model).exists() else (model, "")
+    source = checkpoint_folder(name, weights=f"*{PICKLES}") / inside
     if not any(source.glob(PICKLES)):
         converted = any(source.glob("*.safetensors"))
         raise RecordError(

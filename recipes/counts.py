@@ -57,15 +57,14 @@ def count_table(place: Path, paper: Mapping[str, int | None], share: float) -> s
         file = place / path
         if not file.exists():
             continue
-        (number, reasons), unverified = _counted(file), False
+        number, reasons = _counted(file)
+        why = []
         if file.parent not in folders:  # of a data set, once for all of its splits
             folders.add(file.parent)
             reasons += Counter(line["reason"] for line in _lines(file.with_name(DROPPED)))
             statistics = file.with_name("statistics.json")
-            unverified = UNVERIFIED in (
-                read_json(statistics)["arithmetic"] if statistics.exists() else ()
-            )
-        why = ["no physician has verified these verdicts"] if unverified else []
+            if statistics.exists() and UNVERIFIED in read_json(statistics)["arithmetic"]:
+                why.append("no physician has verified these verdicts")
         why += [f"{times:,} {reason}" for reason, times in reasons.most_common()]
         expected = (
             ("–", "–")

@@ -34,8 +34,10 @@ def user_models() -> Path:
 def find_model(model: str) -> Path | None:
     """Return the folder of a checkpoint on this machine: itself, or NAME or models/NAME in ./models or in the user's cache."""
     folder = Path(model)
-    if folder.is_dir() or folder.parent not in (Path(), HERE):
-        return folder if folder.is_dir() else None
+    if folder.is_dir():
+        return folder
+    if folder.parent not in (Path(), HERE):
+        return None
     places = (place / folder.name for place in (HERE, user_models()))
     return next((place for place in places if (place / "config.json").is_file()), None)
 

@@ -147,9 +147,9 @@ class InstructionSet(JudgedCases):
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""
-        verdicts = self.verdicts.values()
         counts = Counter(
-            f"{verdict.teacher} {verdict.quality or 'unknown'}" for verdict in verdicts
+            f"{verdict.teacher} {verdict.quality or 'unknown'}"
+            for verdict in self.verdicts.values()
         )
         self.report(f"quality: {counted(counts)}")
 
