@@ -1,20 +1,16 @@
 """A gate: is a new candidate worse than an old one by more than an allowed number of points?
 
-Both are judged on the same cases. The mean difference d, new less old, gets a lower and an upper one-sided 95 % bound. Each is
-the farther one of two:
-
-- Student's t;
-- t corrected for skewness by the monotone transformation of Hall (1992, "On the removal of skewness by transformation",
-  Journal of the Royal Statistical Society B 54). Student's bound is too near where the sample has few of the rare, large
-  differences on its side.
-
-Each bound takes one case more into the sample, with the largest difference that the scale allows, downwards for the lower bound
-and upwards for the upper one, because a sample may have none of the rare differences. What this and the correction add is of
-the order of 1/n. Where all differences are equal, the bound is the exact one of a share that was not seen.
+Both are judged on the same cases. The mean difference d, new less old, gets a lower and an upper one-sided 95 % bound, that of
+Gaffke (2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
+Mathematical Methods of Statistics 14). One case more is taken into the sample, with the largest difference that the scale
+allows, because a sample may have none of the rare large differences; all of them get random weights that sum to 1 (Dirichlet),
+and the bound is the 95 % quantile of the weighted mean. No distribution on a scale is known for which it fails in more than 5 %
+of samples (Learned-Miller and Thomas 2019, arXiv 1905.06208). Of two samples the one with the larger differences never has the
+lower bound. Where all differences are equal, it is the exact bound of a share that was not seen.
 
 Where cases depend on each other, a difference is that of a cluster, see `in_clusters`. Of clusters
 with n_j cases so many count as of one size would have the same Σ n_j² (Carter, Schnepel,
-Steigerwald 2017): a large one that is not there would change much.
+Steigerwald 2017): a large one that is not there would change much. Each has that part of a weight.
 """
 
 import math
@@ -25,7 +21,7 @@ import numpy as np
 import scipy
 from numpy import ndarray
 
-from automedeval.stats.bootstrap import ROUNDING, in_clusters, sums_at
+from automedeval.stats.bootstrap import in_clusters, sums_at
 
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
@@ -75,27 +71,35 @@ def gate(differences: ndarray, by: float, span: float, clusters: ndarray | None 
 
 
 def _bound(differences: ndarray, span: float, way: int, cases: float) -> float:
-    """Return the bound on one side (-1 or 1) of so many cases with these moments, and one more with the largest difference."""
-    extreme = way * span
-    first = float(differences[0])
-    if np.ptp(differences) <= ROUNDING:
-        # As many alike have a probability of 5 % if this share of all cases differs, at most by all of the scale.
-        return first + (extreme - first) * (1 - (1 - LEVEL) ** (1 / cases))
-    mean = (cases * differences.mean() + extreme) / (cases + 1)
+    """Return the bound on one side, -1 or 1, of these differences, which count as so many cases."""
+    values = way * differences
 
-    def moment(power: int) -> float:  # the sum over all cases
-        return cases * ((differences - mean) ** power).mean() + (extreme - mean) ** power
+    def excess(bound: float) -> float:
+        return _chance(values, span, cases, bound) - (1 - LEVEL)
 
-    error = math.sqrt(moment(2) / cases / (cases + 1))
-    t = scipy.special.stdtrit(cases, LEVEL)
-    # The third moment by s³, by the root of the number.
-    skew = moment(3) / (error**3 * (cases + 1) ** 3)
-    steps = [way * t]  # from the mean, in standard errors
-    if skew:
-        # Hall: z + a z²/3 + a² z³/27 + a/6 is about t-distributed, with z = (mean - d) / error and a = `skew`.
-        steps.append(-3 / skew * (np.cbrt(1 - skew * (way * t + skew / 6)) - 1))
-    bound = mean + way * max(way * step for step in steps) * error
-    return float(np.clip(bound, -span, span))
+    highest = max(values.max(), span)  # that of a cluster may be above the scale
+    bound = scipy.optimize.brentq(excess, values.min() - 1, highest + 1, xtol=1e-7)
+    return way * min(bound, span)
+
+
+def _chance(values: ndarray, extreme: float, cases: float, bound: float) -> float:
+    """Return the chance that the weighted mean of values, which count as so many cases, and an extreme one is above a bound.
+
+    The weights are gamma variables by their sum: of the extreme value that of one case. So it is the chance that
+    a sum of gamma variables times (value - bound) is above 0, by its characteristic function (Imhof 1961, Biometrika 48).
+    """
+    unlike, counts = np.unique(values, return_counts=True)
+    shapes = np.append(counts * cases / len(values), 1.0)
+    gaps = np.append(unlike, extreme) - bound
+    gaps /= math.sqrt(shapes @ gaps**2)
+
+    def wave(t: float) -> float:
+        angle = shapes @ np.arctan(t * gaps)
+        damping = shapes @ np.log1p((t * gaps) ** 2) / 2
+        return math.sin(angle) * math.exp(-damping) / t
+
+    area, _ = scipy.integrate.quad(wave, 0, np.inf, limit=500)
+    return 0.5 + area / math.pi
 
 
 def _needed(differences: ndarray, by: float, span: float, share: float) -> int | None:
@@ -109,7 +113,7 @@ def _needed(differences: ndarray, by: float, span: float, share: float) -> int |
 
     def decides(cases: int) -> bool:
         worst = differences + reach / math.sqrt(cases)  # of the draws that decide
-        return way * (_bound(worst, span, way, share * cases) + by) < 0
+        return _chance(way * worst, span, share * cases, -way * by) < 1 - LEVEL
 
     count = len(differences)
     for power in range(1, 40):
