@@ -251,4 +251,8 @@ def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
     assert people["kappa"]["n"] == 3
     (case,) = read(tmp_path / "cases.jsonl")
     write_lines(tmp_path / "cases.jsonl", [case | {"question": "Another one?"}])
-    failed(run_recipe("report", *files), "no rating of any case in ", ", as it is now")
+    failed(
+        run_recipe("report", *files),
+        "no rating of any case in ",
+        ", as it is now: its cases begin with ['",
+    )

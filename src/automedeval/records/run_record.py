@@ -31,8 +31,11 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict:
         arguments |= {name: _shown(value) for name, value in vars(group).items()}
     arguments.pop("hub_token", None)  # a secret
     arguments["offline"] = offline.is_offline()
-    about = {"arguments": arguments, "versions": installed_versions(*libraries)}
-    return about | _origin()
+    return {
+        "arguments": arguments,
+        "versions": installed_versions(*libraries),
+        **_origin(),
+    }
 
 
 def describe_result(command: str, options: Sequence[str] | None = None, **settings: Any) -> dict:

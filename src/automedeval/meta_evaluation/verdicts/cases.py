@@ -203,11 +203,11 @@ class Cases:
                 yield place, record
         if not has_some:
             raise RecordError(
-                f"{source}: no {word} {preposition} any case in {self.source}, as it is now"
+                f"{source}: no {word} {preposition} any case in {self.source}, as it is now: its "
+                f"cases begin with {list(others)[:1]}, and these with {self.records[0].id!r}"
             )
         if others:
-            cases = f"{len(others)} cases that are not among these {len(self)} or have other texts"
             notes.append(
-                f"{source}: {word}s: {others.total()} left out, of {cases}, for example "
-                f"{next(iter(others))!r}"
+                f"{source}: {word}s: {others.total()} left out, of {len(others)} cases that are "
+                f"not among these {len(self)} or have other texts, for example {next(iter(others))!r}"
             )

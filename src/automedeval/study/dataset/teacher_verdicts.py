@@ -113,5 +113,10 @@ class JudgedCases:
         return arithmetic(what, number, Counter(faults.values()))
 
     def _drop(self, verdict: Verdict, reason: str) -> None:
-        about = {"case_id": verdict.case_id, "teacher": verdict.teacher, "judge": verdict.judge}
-        self.dropped.append({**about, "reason": reason})
+        record = {
+            "case_id": verdict.case_id,
+            "teacher": verdict.teacher,
+            "judge": verdict.judge,
+            "reason": reason,
+        }
+        self.dropped.append(record)

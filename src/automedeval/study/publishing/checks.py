@@ -119,8 +119,8 @@ def check_card(card: str, kind: str, place: str) -> None:
             raise RecordError(f"{place}: the field {name!r} is not filled in")
     if match := UNFILLED.search(card):
         raise RecordError(f"{place}: {match[0]!r} is not filled in")
-    if kind == MODEL and not HUB_ID.fullmatch(str(about["base_model"])):
-        base = about["base_model"]
+    base = about.get("base_model")
+    if kind == MODEL and not HUB_ID.fullmatch(str(base)):
         raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
 
 
