@@ -6,12 +6,12 @@ function of a list of case numbers, so that a resample of the bootstrap is only 
 
 import copy
 import hashlib
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, combinations
 from statistics import median, multimode
 from typing import Any
 
@@ -108,7 +108,7 @@ def accuracies(*tables: Beside) -> dict[str, Figure]:
             if people:
                 ordered.append((number, credit(people, judge)))
             for third in range(second + 1, MOST):
-                places = itertools.combinations((first, second, third), 2)
+                places = combinations((first, second, third), 2)
                 three = [table.get((number, *two), UNKNOWN) for two in places]
                 of_people, of_judge = zip(*three)
                 if None not in of_people:
@@ -184,7 +184,7 @@ class Loops:
             self.names.append([response["model"] for response in responses])
             for place, response in enumerate(responses):
                 self.length[number, place] = len(response["text"].split())
-            for first, second in itertools.combinations(range(len(responses)), 2):
+            for first, second in combinations(range(len(responses)), 2):
                 self.pairs.append((number, first, second))
         self.responses = list(self.length)
         self.anonymous = anonymous
@@ -237,7 +237,7 @@ class Loops:
         return content
 
     def counts(self) -> dict[str, int]:
-        models = set(itertools.chain(*self.names))
+        models = set(chain(*self.names))
         counts = {
             "cases": len(self.cases),
             "responses": len(self.responses),
@@ -291,7 +291,7 @@ class Loops:
         units = []
         for verdict in row.verdicts:
             number = self.number_of(verdict)
-            for first, second in itertools.combinations(verdict["order"], 2):
+            for first, second in combinations(verdict["order"], 2):
                 won = row.won(verdict, first, second)
                 if won is not None:
                     units.append((number, won))
@@ -448,7 +448,7 @@ class Loops:
                 model = self.names[number][place]
                 says = row.says(verdict, place)
                 units[model].append((number, float(says)))
-        for number, *places in itertools.chain(*row.lost()):
+        for number, *places in chain(*row.lost()):
             for place in places:
                 model = self.names[number][place]
                 units[model].append((number, 0.0))
@@ -465,7 +465,7 @@ class Row:
         judge = verdicts[0]["judge"]
         self.name = judge if criterion is None else f"{judge}: {criterion}"
         self.of_pairs = any(verdict["pair"] is not None for verdict in verdicts)
-        shown = itertools.chain(*map(loops.shown, verdicts))
+        shown = chain(*map(loops.shown, verdicts))
         self.asked = self.among(loops.responses, shown)
         valid = [verdict for verdict in verdicts if verdict["valid"]]
         self.complete = bool(valid) and all(verdict["expected_scores"] for verdict in valid)

@@ -1,10 +1,10 @@
 """A small study with two teachers' verdicts; `build` runs recipes/build_dataset.py on it."""
 
 import hashlib
-import itertools
 import random
 import zlib
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -19,7 +19,7 @@ from tables import rows_of
 from automedeval.records import Case, Response, Verdict
 
 SYLLABLES = ("ka", "lo", "mi", "nu", "pe"), ("ra", "so", "ti", "vu"), ("x", "ll", "m")
-WORDS = list(map("".join, itertools.product(*SYLLABLES)))
+WORDS = list(map("".join, product(*SYLLABLES)))
 OF_CURRICULUM = rows_of(str(ROOT / "tests" / "dataset" / "test_curriculum.py"))
 PLAN = OF_CURRICULUM["simple"] | {"test": {"take": 4, "teacher": "strong"}}
 

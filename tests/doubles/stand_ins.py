@@ -5,11 +5,11 @@ are the sample's simulated ones, under the names of the cases and models that th
 random weights.
 """
 
-import itertools
 import os
 import random
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,9 @@ def _wikidoc(place: Path) -> Iterator[Json]:
         words += case["reference"].split()
     drawn = random.Random(0)  # of the sample's words, in no order: no two texts share a passage
     longest = WORDS["long answer"]
-    short = itertools.islice(itertools.cycle(WORDS["answer"]), CASES - len(longest))
+    short = islice(cycle(WORDS["answer"]), CASES - len(longest))
     instruction = {"instruction": "Answer this question truthfully"}
-    for asked, answered in zip(itertools.cycle(WORDS["question"]), [*short, *longest]):
+    for asked, answered in zip(cycle(WORDS["question"]), [*short, *longest]):
         question = " ".join(drawn.choices(words, k=asked))
         answer = " ".join(drawn.choices(words, k=answered))
         yield instruction | {"input": f"What is {question}?", "output": answer}
@@ -138,7 +138,7 @@ def checks(verdicts: Iterable[Any]) -> Iterator[Json]:
         middle = (2 * rank + 1) * len(patterns) // (2 * len(drawn))
         failed = patterns[middle]
         about = _about(verdict) | {"role": "chief"}
-        for annotator, criterion in itertools.product(VERIFIERS, CHECKS):
+        for annotator, criterion in product(VERIFIERS, CHECKS):
             score = int(criterion not in failed)
             who = {"annotator": annotator, "criterion": criterion}
             yield about | who | {"score": score, "comment": None}
@@ -164,7 +164,7 @@ def _shown(file: Path, judge: str) -> Json:
 def _verdict_ratings(file: Path, judge: str) -> Iterator[Json]:
     """Yield five doctors' ratings of a judge's verdicts."""
     for case, verdict in _shown(file, judge).items():
-        for annotator, criterion in itertools.product(DOCTORS, CHECKS):
+        for annotator, criterion in product(DOCTORS, CHECKS):
             score = 1 + number_of(f"{case} {judge} {annotator} {criterion}") % 5
             who = {"annotator": annotator, "role": annotator.split("-")[1]}
             said = {"criterion": criterion, "score": score, "comment": None, "tags": []}
@@ -178,7 +178,7 @@ def _preferences(file: Path, judges: Sequence[str]) -> Iterator[Json]:
     for case in first:
         if case not in second:
             continue
-        for annotator, criterion in itertools.product(MASTERS, CHECKS):
+        for annotator, criterion in product(MASTERS, CHECKS):
             choice = choices[number_of(f"{case} {annotator} {criterion}") % 3]
             who = {"annotator": annotator, "role": "master_candidate"}
             said = {"criterion": criterion, "choice": choice}
@@ -192,7 +192,7 @@ def _ratings(cases: Path, place: Path) -> Iterator[Json]:
         rated.setdefault((rating["case_id"], rating["model"]), []).append(rating)
     # So that they rise with the likelihoods of a stand-in.
     first = 50 if "calibration" in cases.parts else 0
-    ratings = itertools.islice(itertools.cycle(rated.values()), first, None)
+    ratings = islice(cycle(rated.values()), first, None)
     for case in read(cases):
         for response in case["responses"]:
             for rating in next(ratings):

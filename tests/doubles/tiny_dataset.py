@@ -1,7 +1,7 @@
 """A small instruction data set in the format of recipes/build_dataset.py, for tests that train."""
 
-import itertools
 from collections.abc import Mapping
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,8 @@ def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
 
 def build_instructions(folder: Path, sizes: Mapping[str, int]) -> Path:
     folder.mkdir(parents=True)
-    numbers = itertools.count()  # they go on from split to split
-    splits = {
-        name: list(map(tiny_row, itertools.islice(numbers, size))) for name, size in sizes.items()
-    }
+    numbers = count()  # they go on from split to split
+    splits = {name: list(map(tiny_row, islice(numbers, size))) for name, size in sizes.items()}
     facts = write_splits(folder, splits) | FACTS | {"folder": folder.name}
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
     write_card(folder, facts)

@@ -1,6 +1,6 @@
 """Sentences and list items: their places, and what stands above them."""
 
-import itertools
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def below(text: str) -> list[str]:
 def test_places_are_in_order_and_lose_no_word(text):
     places = list(spans(text))
     assert all(start < end for start, end, _ in places)
-    assert all(end <= start for (_, end, _), (start, *_) in itertools.pairwise(places))
+    assert all(end <= start for (_, end, _), (start, *_) in pairwise(places))
     for start, end, _ in places:
         assert text[start:end].strip() == text[start:end]
 

@@ -1,6 +1,6 @@
 """A judge as reward: groups, invalid verdicts, logged figures, planted texts, settings, bad input."""
 
-import itertools
+from itertools import chain, cycle
 from statistics import fmean
 
 import pytest
@@ -70,7 +70,7 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     judge = load_judge("small")
     rubric = read_rubric("automedeval")
     (planting,) = [edit for edit in read_perturbations() if edit.name == "planting"]
-    texts = itertools.cycle([*planting.edits, *planting.controls])
+    texts = cycle([*planting.edits, *planting.controls])
     prompts, references, clean, planted = [], [], [], []
     for case in cases:
         for slot, response in enumerate(case.responses):
@@ -81,7 +81,7 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
             planted += next(texts).apply(response.text, names)
     rewards = JudgeReward(judge)(prompts, clean, reference=references)
     # The candidates' names do not change a score.
-    renamed = itertools.chain.from_iterable(verdict.expected_scores for verdict in judge(cases))
+    renamed = chain.from_iterable(verdict.expected_scores for verdict in judge(cases))
     assert rewards == pytest.approx(list(renamed), abs=1e-5)
     assert len(planted) == len(clean)
     assert not set(planted) & set(clean)

@@ -1,9 +1,9 @@
 """The report on harm by degree, by simulated raters, beside scikit-learn and loops; bad input gets one plain line."""
 
-import itertools
 import json
 import re
 from collections import Counter, defaultdict
+from itertools import combinations
 from statistics import median_high
 
 import numpy as np
@@ -104,7 +104,7 @@ def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
     options, report = study
     pairs = []
     for told in told_degrees(options).values():
-        pairs += itertools.combinations(told, 2)
+        pairs += combinations(told, 2)
     one, other = np.transpose(pairs)
     # Their order is arbitrary: each pair counts both ways.
     first, second = np.concatenate([one, other]), np.concatenate([other, one])

@@ -1,8 +1,8 @@
-import itertools
 import re
 import time
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import mean
 
@@ -75,7 +75,7 @@ def test_nothing_but_marks_may_stand_behind_an_answer(name):
     assert alone.valid
     for marks in ROWS["marks"]:
         assert parse_verdict(whole + marks, rubric, 2) == alone
-    for gap, text in itertools.product((" ", "\n", "\n```\n\n"), ROWS["text"]):
+    for gap, text in product((" ", "\n", "\n```\n\n"), ROWS["text"]):
         assert not parse_verdict(whole + gap + text, rubric, 2).valid, text
 
 
@@ -137,7 +137,7 @@ def test_values_chosen_one_by_one_are_the_answer_that_is_read(rubric, slots, rat
     reading = reading_from_values(values, rubric, why)
     assert reading.valid
     assert parse_verdict(format_verdict(reading, rubric), rubric, slots) == reading
-    for part, following in itertools.pairwise([*parts, ""]):
+    for part, following in pairwise([*parts, ""]):
         if isinstance(part, Free):
             assert why
             assert following.startswith(part.stop)

@@ -1,7 +1,7 @@
 """A rubric may come from anybody: its template runs no code and reads no file, and each attempt ends with one line."""
 
-import itertools
 import os
+from itertools import product
 
 import jinja2
 import pytest
@@ -51,7 +51,7 @@ def test_prompts_are_what_plain_jinja_renders(name):
     plain.filters["fenced"] = fenced
     template = plain.from_string(rubric.template_text)
     texts = ["Fine.\n~~~\n{{ rubric.id }}", "<b>No</b> & 100 %", "多喝水。"][: rubric.max_responses]
-    for rationale, question in itertools.product((True, False), ("Why?", "Is {% raw %} safe?\n\n")):
+    for rationale, question in product((True, False), ("Why?", "Is {% raw %} safe?\n\n")):
         names = {"rubric": rubric, "question": question, "responses": texts, "reference": "Rest."}
         names |= {"rationale": rationale and rubric.rationale}
         names |= {"answer_form": answer_form(rubric, len(texts), rationale)}

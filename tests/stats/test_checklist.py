@@ -1,7 +1,7 @@
 """The score of a checklist, beside a loop over its criteria that enumerates what the unread ones may be."""
 
-import itertools
 import random
+from itertools import product
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible
 ):
     score = checklist_score(points, met)
     possible = ((each,) if each is not None else (True, False) for each in met)
-    readings = [naive(points, each) for each in itertools.product(*possible)]
+    readings = [naive(points, each) for each in product(*possible)]
     if readings[0] is None:
         assert score == (None, None, None)
         return

@@ -1,10 +1,10 @@
 """The paper's study is rehearsed: every step runs, is killed once on the way, and leaves what the study is for."""
 
-import itertools
 import os
 import re
 import subprocess
 import sys
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -72,7 +72,7 @@ def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(
     medtext = [case for case in cases if case.id.startswith("medtext-")]
     assert len(medtext) == 12
     assert len(cases) - len(medtext) == statistics["splits"]["test"]["rows"]
-    assert {tuple(case.models) for case in cases} == set(itertools.combinations(CANDIDATES, 3))
+    assert {tuple(case.models) for case in cases} == set(combinations(CANDIDATES, 3))
     training = {case.id for case in read_cases(folder / "cases" / "calibration" / "cases.jsonl")}
     assert training.isdisjoint(case.id for case in cases)
 
@@ -111,7 +111,7 @@ def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(
         assert any(verdict.knowledge for verdict in verdicts)
     revisions = read(folder / "instructions" / "wikidoc-round1" / "revisions.jsonl")
     decided = {(record["decided_by"], record["decision"]) for record in revisions}
-    assert decided == set(itertools.product(("consensus", "jury"), ("keep", "revise")))
+    assert decided == set(product(("consensus", "jury"), ("keep", "revise")))
 
 
 def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(

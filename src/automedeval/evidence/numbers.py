@@ -5,12 +5,12 @@ numbers of its kind. Words are not read, but for those that forbid: the numbers 
 sides. A mark is a place to look at, and no finding: it says nothing of what the numbers are of.
 """
 
-import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -76,8 +76,8 @@ _WORDS = _KNOWN["numbers"] | _KNOWN["times"]
 # Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others.
 _ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a", "µµiIsK")
 _WORD_LISTS = {name: words for name, words in _KNOWN.items() if name not in ("units", "per")} | {
-    "unit": list(itertools.chain(*_KNOWN["units"].values())),
-    "per": list(itertools.chain(*_KNOWN["per"].values())),
+    "unit": list(chain(*_KNOWN["units"].values())),
+    "per": list(chain(*_KNOWN["per"].values())),
     "tens": [word for word, value in _KNOWN["numbers"].items() if value >= 20],
     "ones": [word for word, value in _KNOWN["numbers"].items() if value in range(1, 10)],
 }

@@ -1,8 +1,8 @@
 """Check the responses of cases: which numbers differ from the reference, or else from books."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from automedeval.evidence.numbers import differences
 from automedeval.evidence.sentences import spans
@@ -78,7 +78,7 @@ def passages_beside(text: str, search: Search) -> list[Evidence]:
     for start, end, above in spans(text):
         asked.append(f"{above}: {text[start:end]}" if above else text[start:end])
     evidence: dict[Evidence, None] = {}
-    for passage in itertools.chain.from_iterable(search(asked)):
+    for passage in chain.from_iterable(search(asked)):
         source = ", ".join(filter(None, (passage.book, passage.section)))
         evidence[Evidence(passage.text, source)] = None
     return list(evidence)

@@ -1,9 +1,9 @@
 """The base class of all judges: cases in, verdicts out."""
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ WINDOW = 512  # requests that are sorted by length and batched together
 def windows_of(requests: Iterable[Request]) -> Iterator[list[Request]]:
     """Yield requests in windows of `WINDOW`; each is sorted and batched as a whole."""
     requests = iter(requests)
-    while window := list(itertools.islice(requests, WINDOW)):
+    while window := list(islice(requests, WINDOW)):
         yield window
 
 
@@ -52,7 +52,7 @@ class BaseJudge(ABC):
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         """Yield one verdict per request, in the order of the cases."""
-        requests = itertools.chain.from_iterable(map(self.plan, cases))
+        requests = chain.from_iterable(map(self.plan, cases))
         for window in windows_of(requests):
             verdicts = dict(self.judge(window, [True] * len(window)))
             yield from (verdicts[index] for index in sorted(verdicts))

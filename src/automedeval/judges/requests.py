@@ -3,11 +3,11 @@
 A plan depends on the case, the rubric and a seed alone, so that every process, and every start of one, plans the same.
 """
 
-import itertools
 import random
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations, permutations
 from typing import Any
 
 from automedeval.records import Case, RecordError
@@ -86,7 +86,7 @@ class Requests:
         return self._count
 
     def __iter__(self) -> Iterator[Request]:
-        return itertools.chain.from_iterable(map(self.digests.plan, self.cases))
+        return chain.from_iterable(map(self.digests.plan, self.cases))
 
 
 def plan_requests(
@@ -142,7 +142,7 @@ def _groups(
         base = case.models.index(baseline)
         return [(base, other) for other in chosen if other != base]
     if rubric.mode != "listwise":
-        return list(itertools.combinations(chosen, 2 if rubric.mode == "pairwise" else 1))
+        return list(combinations(chosen, 2 if rubric.mode == "pairwise" else 1))
     if len(chosen) <= rubric.max_responses:
         return [tuple(chosen)]
     rng.shuffle(chosen)
@@ -171,7 +171,7 @@ def _arrangements(
 ) -> list[tuple[int, ...]]:
     """Return the orders in which a group is shown; without `rng` the first one is the group's own."""
     if orders == "all":
-        return list(itertools.permutations(group))
+        return list(permutations(group))
     start = list(group)
     if rng is not None:
         rng.shuffle(start)

@@ -1,10 +1,10 @@
 """Run a judge over a file of cases: judge what is missing, by a file of requests where wanted."""
 
-import itertools
 import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -57,7 +57,7 @@ def judge_missing(
     """
     rank, count = log.processes.rank, log.processes.count
     judge.chat.set_date(run_date(log.run_file))
-    own: Iterator[Request] = itertools.islice(requests, rank, None, count)
+    own: Iterator[Request] = islice(requests, rank, None, count)
     if not judge.chat.batched:  # the requests of an endpoint are packed anew
         own = (request for request in own if request.key not in done)
 

@@ -8,7 +8,6 @@ Servers differ in the parameters that they take. One that a server refuses by it
 out for the rest of the run. A reasoning model's thoughts are no part of its answer.
 """
 
-import itertools
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from itertools import compress, islice, repeat
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -192,7 +192,7 @@ class OpenAIChat(Chat):
         def single(prompt: Prompt) -> Dialogue:
             return (yield prompt)
 
-        chosen = itertools.compress(enumerate(prompts), wanted or itertools.repeat(True))
+        chosen = compress(enumerate(prompts), wanted or repeat(True))
         return self.follow(
             ((index, single(prompt)) for index, prompt in chosen), failed=Answer.of_failure
         )
@@ -219,7 +219,7 @@ class OpenAIChat(Chat):
         try:
             while True:
                 free = 0 if problem else self.concurrency - len(running)
-                for key, dialogue in itertools.islice(waiting, free):
+                for key, dialogue in islice(waiting, free):
                     running.add(pool.submit(self._lead, key, dialogue, halt, failed))
                 if not running:
                     break

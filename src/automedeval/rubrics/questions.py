@@ -1,8 +1,8 @@
 """Read the questions of a model's message and look them up (paper, section 3.1, Algorithm 1)."""
 
-import itertools
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from automedeval.models.base import Answer
@@ -36,7 +36,7 @@ def look_up(
     seen.update(map(normalise, new))
     if not new or search is None:
         return new, None
-    passages = itertools.chain.from_iterable(search(new))
+    passages = chain.from_iterable(search(new))
     found = {passage.id: passage.to_dict() for passage in passages}
     return new, list(found.values())
 

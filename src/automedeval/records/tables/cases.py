@@ -1,11 +1,11 @@
 """Read the cases of a file: records of cases, or a table of answers."""
 
 import gc
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,8 +56,8 @@ class CaseFile:
         self.least_responses = least_responses
         self.table: Table | None = None
         rows = read_rows(path, split="test")
-        first = list(itertools.islice(rows, 1))
-        self._rows: Iterable[Placed] = itertools.chain(first, rows)
+        first = list(islice(rows, 1))
+        self._rows: Iterable[Placed] = chain(first, rows)
         if any("responses" in row for _, row in first):
             if columns:
                 raise RecordError(
@@ -81,7 +81,7 @@ class CaseFile:
         was_on = gc.isenabled()
         gc.disable()  # which would look through all of them again and again: a fifth of the time of a million
         try:
-            return list(itertools.islice(self, limit))
+            return list(islice(self, limit))
         finally:
             # They go to the oldest objects, which it seldom looks through.
             gc.freeze()
@@ -122,7 +122,7 @@ def read_table(
     if unread := read.unread(rows):
         told.append(f"not read: {', '.join(unread)}")
     told += [f"rows: {len(rows):,}, cases: {len(cases):,}", *notes, *blanks]
-    answers = itertools.chain.from_iterable(case.responses for _, case in cases)
+    answers = chain.from_iterable(case.responses for _, case in cases)
     words = sum(no_value(answer.text) for answer in answers)
     if words:
         told.append(f"answers that are words like NA or None, read as they stand: {words:,}")

@@ -4,11 +4,11 @@ A wide table has a row for each case: the columns question, reference, id and to
 responses. A long table has a row for each response: the columns question, model and answer, beside reference, id and topic.
 """
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Self
 
 from automedeval.records.arguments import BLANK
@@ -194,7 +194,7 @@ def _merged(rows: PlacedCases) -> tuple[str, Case]:
         cells = [cell for _, cell in given]
         default = getattr(first, role)
         about[role] = min(cells, key=lambda cell: (len(str(cell)), str(cell)), default=default)
-    responses = itertools.chain.from_iterable(row.responses for _, row in rows)
+    responses = chain.from_iterable(row.responses for _, row in rows)
     return first_place, replace(first, responses=tuple(responses), **about)
 
 
@@ -239,7 +239,7 @@ def without_blanks(
 
 def names_of(rows: Iterable[dict]) -> list[str]:
     """Return the names of all columns."""
-    return list(dict.fromkeys(itertools.chain(*rows)))
+    return list(dict.fromkeys(chain(*rows)))
 
 
 def filled_names(rows: Sequence[dict]) -> list[str]:

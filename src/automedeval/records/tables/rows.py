@@ -2,10 +2,10 @@
 
 import csv
 import io
-import itertools
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def _read_xlsx(file: Path) -> Iterator[Placed]:
             written.reset_dimensions()
             pairs = zip(sheet.iter_rows(), written.iter_rows())
             rows = [list(map(_content, cells, given)) for cells, given in pairs]
-            if any(map(filled, itertools.chain(*rows))):
+            if any(map(filled, chain(*rows))):
                 sheets[sheet.title] = rows
     if len(sheets) > 1:
         names = ", ".join(map(repr, sheets))
@@ -126,7 +126,7 @@ def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[Placed]:
     for place, cells in placed:
         if names:
             names += [f"Unnamed: {at}" for at in range(len(names), len(cells))]
-            yield place, dict(itertools.zip_longest(names, cells, fillvalue=""))
+            yield place, dict(zip_longest(names, cells, fillvalue=""))
             continue
         names = [str(cell).strip() or f"Unnamed: {at}" for at, cell in enumerate(cells)]
         for name in names:

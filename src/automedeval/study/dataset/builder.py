@@ -3,10 +3,10 @@
 The steps are: verify, measure lengths, label quality, assign to splits, compare with the evaluation cases, write.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
@@ -167,7 +167,7 @@ class InstructionSet(JudgedCases):
         training = assignment.training
         apart = [self.cases[case_id] for case_id, _ in assignment.splits[TEST]]
         trained = [self.cases[case_id] for case_id, _ in training]
-        kinds = leaks(trained, itertools.chain(apart, others))
+        kinds = leaks(trained, chain(apart, others))
         faults = {key: kinds[key[0]] for key in training if key[0] in kinds}
         self.report(f"leakage: {self.reject('training verdicts', faults, len(training))}")
         for split, keys in assignment.splits.items():

@@ -4,10 +4,10 @@ The paper labels faulty verdicts by hand. Where too few are labelled, corrupted 
 one fault of a known kind, so that the classifier can be measured kind by kind. Wrong knowledge is no kind: it was never learnt.
 """
 
-import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from automedeval.records import Case, Verdict
@@ -61,7 +61,7 @@ class _Original:
         texts = [self.case.responses[index].text for index in self.verdict.order]
         judged = [slot for slot in range(len(texts)) if slot + 1 in steps]
         pairs = []
-        for first, second in itertools.combinations(judged, 2):
+        for first, second in combinations(judged, 2):
             if texts[first] != texts[second]:
                 pairs.append((first, second))
         if not pairs:

@@ -1,10 +1,10 @@
 """Make scored responses of questions and answers alone: what an answer is to the question says which is better."""
 
-import itertools
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.language import normalise
@@ -32,7 +32,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> list[tuple[Case, list[int]]]:
             )
         if _topic(case) and (case.reference or "").strip():
             of_topic[_topic(case)].append(case)
-    answered = list(itertools.chain.from_iterable(of_topic.values()))
+    answered = list(chain.from_iterable(of_topic.values()))
     lists = []
     for case in cases:
         rng = random.Random(f"{SEED}:{case.id}".encode())

@@ -14,10 +14,10 @@ Each case is one dialogue, and many dialogues run at once. A message of the teac
 - `invalid`: while it could still ask (or, without knowledge, at once) its message was neither question nor verdict.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from automedeval.judges.judge import Judge
@@ -106,7 +106,7 @@ class CompletionChain:
         seen: set[str] = set()
         ended: str | None = None
         may_ask = self.questions > 0
-        for call in itertools.count(1):
+        for call in count(1):
             messages = chain_messages(rubric, case.question, texts, case.reference, asked, may_ask)
             answer = yield Prompt(messages, label=label, key=(case.id, call))
             usage.update(answer.usage)

@@ -6,12 +6,12 @@ jury decides if there is no consensus, or if the revised verdict is unusable. A 
 goes on from them.
 """
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, count, product
 from typing import Any, NamedTuple
 
 from automedeval.judges.chat_judge import read_answer
@@ -236,10 +236,10 @@ class Discussion:
         """Have the suggesting model ask questions, and suggest; return the message."""
         asked: list[JsonObject] = []
         usage: Counter[str] = Counter()
-        before = itertools.chain.from_iterable(lookup["questions"] for lookup in self.asked)
+        before = chain.from_iterable(lookup["questions"] for lookup in self.asked)
         seen = set(map(normalise, before))
         may_ask = self.partners.questions > 0
-        for call in itertools.count(len(self.asked) + exchange):
+        for call in count(len(self.asked) + exchange):
             so_far = [*turns, *map(knowledge, asked)]
             answer = yield self._prompt("suggestion", so_far, call, may_ask=may_ask)
             usage.update(answer.usage)
@@ -348,7 +348,7 @@ class Partners:
         If an endpoint fails on a prompt, that discussion waits, and there is a RecordError in the end. ChatError if an endpoint
         cannot go on.
         """
-        for exchange, role in itertools.product(range(1, EXCHANGES + 1), ROLES):
+        for exchange, role in product(range(1, EXCHANGES + 1), ROLES):
             dialogues = []
             for case_id in sorted(discussions):
                 step = discussions[case_id].step

@@ -4,10 +4,10 @@ A row of an instruction data set holds the verdict on record of one case. The ju
 with all of the responses that the row is on.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from automedeval.records import (
     Case,
@@ -208,5 +208,5 @@ def find_mistakes(
 
 def _relations(scores: Sequence[float]) -> list[tuple[bool, bool]]:
     """Return for each pair of scores whether the first is lower, and whether it is higher."""
-    pairs = itertools.combinations(scores, 2)
+    pairs = combinations(scores, 2)
     return [(first < second, first > second) for first, second in pairs]

@@ -4,11 +4,11 @@ The folder has `training/record.json`, beside the Trainer's own losses: `identit
 and `finished` is true once they are complete. Of a judge's checkpoint `history` lists every stage since the base model.
 """
 
-import itertools
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from automedeval.records.package_data import packaged
 WHOLE = "whole"
 # TRL's arguments that determine the weights, together with the rows and the start. A run is resumed only if all are unchanged.
 _ARGUMENTS = packaged("study/training", "arguments")
-DECISIVE = tuple(itertools.chain.from_iterable(_ARGUMENTS["decisive"].values()))
+DECISIVE = tuple(chain.from_iterable(_ARGUMENTS["decisive"].values()))
 T = TypeVar("T")
 
 
