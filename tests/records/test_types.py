@@ -1,4 +1,5 @@
 import json
+import pickle
 import random
 import tracemalloc
 from datetime import date, datetime
@@ -25,8 +26,12 @@ from automedeval.records.types import repeats
 CASE, RATING, VERDICT = (
     rows_of(__file__)["records"][kind] for kind in ("Case", "Rating", "Verdict")
 )
-PAIR = VERDICT | {"pair": ["m1", "m2"], "choices": {"bias": "neither"}}
-PAIR |= {"scores": None, "expected_scores": None}
+PAIR = VERDICT | {
+    "pair": ["m1", "m2"],
+    "choices": {"bias": "neither"},
+    "scores": None,
+    "expected_scores": None,
+}
 ANSWER = {"model": "m", "text": "x"}
 KINDS = {"Case": (Case, CASE), "Rating": (Rating, RATING), "Verdict": (Verdict, VERDICT)}
 
@@ -36,9 +41,7 @@ def changed(record, change):
     return {key: value for key, value in (record | change).items() if value != "ABSENT"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "record"), [(Case, CASE), (Rating, RATING), (Verdict, VERDICT), (Verdict, PAIR)]
-)
+@pytest.mark.parametrize(("kind", "record"), [*KINDS.values(), (Verdict, PAIR)])
 def test_a_record_comes_back_as_it_was_with_unknown_keys(tmp_path, kind, record):
     (read,) = read_records(write(tmp_path / "records.jsonl", [record]), kind)
     assert json.dumps(read.to_dict()) == json.dumps(record)
@@ -63,11 +66,15 @@ def test_a_missing_number_of_parquet_is_refused(tmp_path):
         list(read_records(path, Rating))
 
 
-def test_a_whole_number_that_others_lack_is_read_as_pandas_writes_it(tmp_path):
-    verdict = {"case_id": "c", "judge": "j", "rubric": "r@1", "order": [0], "valid": False}
+def test_verdicts_of_pandas_have_whole_numbers_and_hold_once_what_is_alike(tmp_path):
+    verdict = {"case_id": "c", "judge": "j", "rubric": "r@1", "order": [0], "valid": True}
     pandas.DataFrame([verdict | {"row": 3}, verdict]).to_parquet(tmp_path / "v.parquet")
-    first, second = read_records(tmp_path / "v.parquet", Verdict)
+    read = read_records(tmp_path / "v.parquet", Verdict)
+    first, second = (verdict.for_figures() for verdict in read)
     assert (first.row, second.row) == (3, None)
+    assert first.rubric is second.rubric
+    with pytest.raises(TypeError):  # all verdicts have it
+        pickle.loads(pickle.dumps(first)).extra["more"] = 1
 
 
 @each_row("name, change, said")
@@ -108,12 +115,20 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_fault(tmp_path):
 
 
 def test_parquet_serves_like_json_lines_and_a_faulty_row_is_named(tmp_path):
-    lacking = {"retrieved": datetime(2024, 5, 1, 12, 30), "seen": [{"on": date(2024, 5, 2)}]}
-    lacking |= {"price": Decimal("1.50"), "hash": b"ab\xff"}
+    lacking = {
+        "retrieved": datetime(2024, 5, 1, 12, 30),
+        "seen": [{"on": date(2024, 5, 2)}],
+        "price": Decimal("1.50"),
+        "hash": b"ab\xff",
+    }
     first = CASE | {"responses": [ANSWER, {"model": "n", "text": ""}]} | lacking
     records = [first, first | {"id": "c2"}]
-    as_text = {"retrieved": "2024-05-01 12:30:00", "seen": [{"on": "2024-05-02"}]}
-    as_text |= {"price": "1.50", "hash": "ab\\xff"}
+    as_text = {
+        "retrieved": "2024-05-01 12:30:00",
+        "seen": [{"on": "2024-05-02"}],
+        "price": "1.50",
+        "hash": "ab\\xff",
+    }
     path = parquet(tmp_path / "cases.parquet", records)
     assert [case.to_dict() for case in read_cases(path)] == [row | as_text for row in records]
     parquet(path, [*records, first])

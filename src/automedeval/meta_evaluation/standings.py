@@ -70,7 +70,7 @@ def figures_by_model(judge: VerdictTable, row: Row) -> dict[str, JsonObject]:
     for model, mean in means.items():
         table[model] |= {"cases": mean.n, MEAN: mean}
     for model, share in shares_won(cases, row.wins).items():
-        table[model] |= {WON: share} if judge.criteria == [] else {"pairs": share.n, WON: share}
+        table[model] |= {"pairs": share.n, WON: share} if judge.criteria else {WON: share}
     for model, figures in candidates(judge).items() if judge.on_criteria else ():
         table[model] |= {name: figures[name] for name in ("harm", "unread criteria")}
     differs = {model: count for model, (count, *_) in differing_by_model(judge).items() if count}

@@ -86,16 +86,13 @@ class Log:
             return 0
         with Journal(self.path) as whole:
             # The file is read only where something may be in it twice: a set of all keys is large.
-            there = set()
-            if parts:
-                there = {(*record.author, *record.key) for record in self._read(self.path)}
+            there = {record.identity for record in self._read(self.path)} if parts else set()
             for part in parts:
                 # drops a torn line, and refuses while another process writes the part
                 with Journal(part):
                     for record in self._read(part):
-                        identity = (*record.author, *record.key)
-                        if identity not in there:
-                            there.add(identity)
+                        if record.identity not in there:
+                            there.add(record.identity)
                             whole.append(record.to_dict())
             whole.sync()
         for part in parts:

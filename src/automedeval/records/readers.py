@@ -159,7 +159,7 @@ def placed_verdicts(
     places: dict[tuple, str] = {}
     for path in paths:
         for place, verdict in read_placed(verdicts_file(path), Verdict):
-            key = (*verdict.author, *verdict.key)
+            key = verdict.identity
             case = (cases or {}).get(verdict.case_id)
             with errors_at(place):
                 if key in places:

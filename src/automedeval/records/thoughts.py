@@ -4,9 +4,10 @@ Read are `<think>` and its kin, the channels of Harmony, and turns between speci
 thought or a chat template is counted, and judged whole.
 """
 
-import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from automedeval.records.errors import RecordError
@@ -158,13 +159,9 @@ def read_answer(text: str) -> tuple[str, dict[str, bool]]:
 
 def note_on_thoughts(cases: Sequence[Any]) -> list[str]:
     """Return a line for each thing that answers of cases held beside the answer when they were read, with their number."""
-    responses = itertools.chain.from_iterable(case.responses for case in cases)
-    extras = [response.extra for response in responses if response.extra]
-    notes = []
-    for key, what in _BESIDE.items():
-        if count := sum(key in extra for extra in extras):
-            notes.append(f"answers with {what}: {count:,}")
-    return notes
+    responses = chain.from_iterable(case.responses for case in cases)
+    counts = Counter(chain.from_iterable(response.extra for response in responses))
+    return [f"answers with {what}: {counts[key]:,}" for key, what in _BESIDE.items() if counts[key]]
 
 
 def own_text(text: str) -> str:

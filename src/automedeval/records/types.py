@@ -12,7 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin
 
@@ -32,6 +32,15 @@ CRITERION_LABELS = {
     "neutral": False,
     "contradiction": False,
 }
+
+
+class _Nothing(dict):
+    """An empty dict to which nothing can be added: records without unknown keys share one."""
+
+    __setitem__ = __ior__ = setdefault = update = None  # type: ignore[assignment]
+
+
+NOTHING = _Nothing()
 
 
 def digest(value: object, **options: Any) -> str:
@@ -170,10 +179,10 @@ def _is_whole(value: object) -> bool:
 def _unknown(kind: Any, record: dict) -> dict:
     """Return what a JSON object has beside the fields of a record."""
     layout = _layout(kind)
-    return {key: value for key, value in record.items() if key not in layout}
+    return {key: value for key, value in record.items() if key not in layout} or NOTHING
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogRecord(Record):
     """What a judge, a check or a candidate says of a case.
 
@@ -193,6 +202,10 @@ class LogRecord(Record):
     @property
     def key(self) -> tuple:
         return tuple(getattr(self, name) for name in self.about)
+
+    @property
+    def identity(self) -> tuple:
+        return (*self.author, *self.key)
 
     def has_changed(self, *digests: str) -> bool:
         """Return whether the case has changed since the author saw it; of a record without a digest nobody can tell.
@@ -248,7 +261,7 @@ class Response(Record):
             text, notes = text[:LONGEST_ANSWER], notes | {"cut": True}
         if len(record) > 2:  # beside the model and the text
             notes = _unknown(cls, record) | notes
-        return cls(model, text, notes)
+        return cls(model, text, notes or NOTHING)
 
 
 @dataclass(frozen=True)
@@ -494,6 +507,10 @@ class VerdictRating(Record):
     extra: dict = field(default_factory=dict)
 
 
+# What many verdicts say alike, and is held once; no numbers with decimals, of which 1.0 equals 1.
+ALIKE = ("judge", "rubric", "order", "scores", "settings", "checkpoint")
+_held_once = lru_cache(lambda value: value)
+
 # The kinds of danger that a judge without medical knowledge does not see, its verdicts' "blind_to".
 UNSEEN = ("dose", "negation", "emergency")
 
@@ -565,8 +582,13 @@ class Verdict(LogRecord):
     marks: tuple[dict, ...] | None = None
 
     def for_figures(self) -> Self:
-        """Return the verdict, a valid one without raw text and unknown keys: much of its memory, which no figure reads."""
-        return replace(self, raw="", extra={}) if self.valid else self
+        """Return the verdict, a valid one in little memory: without what no figure reads, and with what others say alike."""
+        if not self.valid:
+            return self
+        alike = {name: _held_once(getattr(self, name)) for name in ALIKE}
+        return replace(
+            self, raw="", models=(), question=None, knowledge=None, extra=NOTHING, **alike
+        )
 
     def placed(self, places: Sequence[int], count: int) -> Self:
         """Return the verdict with what it says of response i at `places[i]`, in a case with so many responses.

@@ -84,7 +84,7 @@ class Panel:
         """The number of responses of every group."""
         return np.bincount(self.group, minlength=len(self.case_of))
 
-    @cached_property
+    @property
     def later(self) -> ndarray:
         """How many responses of its group stand behind each response: int [responses]."""
         ends = np.cumsum(self.sizes)[self.group]
