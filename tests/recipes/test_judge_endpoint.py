@@ -158,8 +158,8 @@ def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_v
         (replaced,) = read(runs.output / "replaced-verdicts.jsonl")
         assert "\n9 requests, " in after.out
         assert (replaced["truncated"], replaced["case_id"], replaced["run"]) == (True, IDS[2], 0)
-        for go_on in (again, partial(runs.good, endpoint.url, max_new_tokens=900)):
-            assert "(new: 0)" in go_on().out
+        for tokens in (900, 500):
+            assert "(new: 0)" in runs.good(endpoint.url, max_new_tokens=tokens).out
         assert len(endpoint.asked) == asked + 1
     files = {"verdicts": runs.output, "cases": runs.output / "cases-4.jsonl"}
     succeeded(run_recipe("report", **files, output=runs.output / "r", resamples=100))

@@ -5,11 +5,13 @@ import re
 from functools import partial
 from pathlib import Path
 
+from doubles.endpoint import EndpointDouble, answer
 from factories import read, read_json, write
 from programs import SAMPLE, failed, run_command, succeeded, told
 from tables import each_row, read_csv, rows_of, write_csv
 
-QUESTIONS = rows_of(__file__)["questions"]
+ROWS = rows_of(__file__)
+QUESTIONS = ROWS["questions"]
 
 
 def table(file: Path, rows: list[list[str]], *names: str) -> Path:
@@ -61,20 +63,6 @@ def test_tables_of_versions_are_joined(tables, words, joined, said, tmp_path, mo
 def test_tables_that_do_not_fit_together_are_one_line(tables, words, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     failed(of_versions(tables, words), said)
-
-
-def test_answers_keep_what_a_log_says_of_them(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    criteria = [{"criterion": "Says no", "points": 1, "tags": []}]
-    tables = {}
-    for number in (0, 1):
-        said = {"model": "m", "text": f"<think>{number}</think>No.", "latency": number}
-        case = {"id": "a", "question": "Why?", "responses": [said]}
-        tables[f"v{number}.jsonl"] = [case | {"criteria": criteria, "source": 0}]
-    told(of_versions(tables, []), "answers with thoughts or control tokens, which are removed: 2")
-    (case,) = read(Path("out/cases.jsonl"))
-    assert (case["criteria"], case["source"]) == (criteria, 0)
-    assert [response["latency"] for response in case["responses"]] == [0, 1]
 
 
 def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_their_own(
@@ -175,3 +163,6 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     )
     other = judged(Path("verdicts/mon"), *versions, baseline="v2")
     told(other, "--baseline v2 --output verdicts/mon/out/report")
+    with EndpointDouble(lambda body: answer(ROWS["an answer without harm"])) as endpoint:
+        options = f"--judge openai:m --rubric harm --output harm --base_url {endpoint.url}"
+        told(run_command("judge", *versions, *options.split()), "report: harm/report/harm.html")

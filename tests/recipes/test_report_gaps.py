@@ -152,7 +152,8 @@ def test_the_first_sentence_says_what_was_measured(tmp_path, groups, baseline, s
         for _ in range(count):
             case = case_of(f"k{len(cases)}", "What helps?", texts)
             cases.append(case)
-            verdicts.append(verdict(case, scores, expected_scores=None))
+            # it reads English
+            verdicts.append(verdict(case, scores, expected_scores=None, blind_to=["dose"]))
     report = made(tmp_path, verdicts, cases=cases, baseline=baseline)
     assert report.said.startswith(f"{said} ")
 
@@ -182,6 +183,7 @@ def test_an_empty_answer_is_the_lowest_where_its_verdict_counts(tmp_path):
     cases = [case_of(name, "What helps?", {"a": "Rest.", "b": ""}) for name in "xyz"]
     report = made(tmp_path, [verdict(cases[0], None), *alike(cases[1:], [4, 1])], cases=cases)
     assert "b gave no answer in 2 cases, which counts as the lowest." in report.told
+    assert "| verdicts with a score, % |" in report.told
 
 
 def test_a_verdict_is_read_in_its_own_order_of_the_models(tmp_path):
@@ -479,7 +481,7 @@ SILENT = {
     "a judge cannot be called 'people'": agreeing_verdicts("people"),
     "a judge cannot be called 'longer text'": agreeing_verdicts("longer text"),
     "verdicts.jsonl:2: the verdict of echo on case .* is at .*:1 already": [GOOD, GOOD],
-    "verdicts.jsonl:1: not JSON": "{",
+    "verdicts.jsonl:1: not JSON .*: {; cut off: the command that wrote it mends it": "{",
     "no verdict on any case": "",
     "must be a number from": [GOOD | {"rubric": "own@1", "scores": [1, 2, HUGE]}],
 }

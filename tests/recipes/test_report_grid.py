@@ -385,7 +385,10 @@ def test_each_change_between_two_models_is_counted_filters_and_sorts(changed, br
     assert found["better"] == len(won)
     assert found["worse"] == len(lost)
     assert found["newly"] == {"differs": 1, "empty": 1, "failing": 1}
-    assert "; in 1 answer the text is newly empty; in 1 answer the verdict" in changed.report.said
+    assert (
+        "; in 1 answer the text is newly empty; in 1 answer the judge newly gives no score"
+        in changed.report.said
+    )
     visit = Visit(browser, changed.page, viewport=TALL)
     page = visit.page
     assert page.eval_on_selector_all("#rows thead th", TEXTS)[1:] == [OLD, NEW]

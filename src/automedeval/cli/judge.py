@@ -43,7 +43,7 @@ from automedeval.judges.run import (
     judge_by_file,
     judge_missing,
     refuse_failures,
-    shorter_settings,
+    settings_alike,
     verdict_log,
 )
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of, spent
@@ -67,7 +67,7 @@ from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import is_first, join_processes, print_notes
 from automedeval.records.readers import SAMPLE
-from automedeval.records.run_record import judged_files, record_run, refuse_others, run_arguments
+from automedeval.records.run_record import judged_files, record_run, refuse_others
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.tables.columns import NOT_JUDGED
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
@@ -360,10 +360,9 @@ def load(job: Job, encoder_args: EncoderArguments, chat_args: ChatArguments) -> 
 
 
 def log_of_run(job: Job, judge: BaseJudge, processes: Processes) -> Log:
-    """Return the log of the verdicts; from a run with --again cut on, those of both limits stand in it."""
-    again = {request.key for request in job.requests} if job.args.again else ()
-    earlier = run_arguments(job.output / f"run-{judge.fingerprint}.json")
-    alike = shorter_settings(judge, job.output) if again or earlier.get("again") else ()
+    """Return the log of the verdicts; from a run with --again cut on, those of all limits stand in it."""
+    again = {request.key for request in job.requests} if job.args.again else set()
+    alike = settings_alike(judge, job.output, bool(again))
     return verdict_log(
         job.output,
         judge,
@@ -478,7 +477,9 @@ def report_on(job: Job) -> None:
         rubric=own_rubric, baseline=job.baseline, output=folder,
     )  # fmt: skip
     tell(f"\nThe report: {command}")
-    if args.open or job.baseline:  # of two versions the report says which is better
+    if (
+        args.open or job.baseline or job.answers.first_version
+    ):  # of two versions the report says which is better
         page = report.main(shlex.split(command)[2:])
         if args.open and not webbrowser.open(page.resolve().as_uri()):
             print(f"no browser on this machine: open {page}")

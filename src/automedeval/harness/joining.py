@@ -30,7 +30,7 @@ class LogArguments:
     """How the logs of evaluation harnesses become cases: `--cases model-a=samples_x.jsonl model-b=run.eval`."""
 
     question_pattern: str | None = option(
-        "logs: a regular expression whose first group is the question in a prompt, where it has examples or a "
+        "logs, not tables: a regular expression whose first group is the question in a prompt, where it has examples or a "
         "template, such as 'Question: (.*)\\nAnswer:'; the last place that fits is taken",
         None,
     )
@@ -39,7 +39,7 @@ class LogArguments:
 def read_version(content: CaseFile) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = content.table
-    answers = Answers(str(content.path), None)
+    answers = Answers(str(content.path), None, prompts=False)
     placed = table.cases if table else ((answers.file, case) for case in content)
     for place, case in placed:
         if len(case.responses) != 1:
@@ -64,7 +64,8 @@ def join_logs(
     `tables` has the content of each value that is no log: the answers of one version.
 
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
-    `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
+    `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined,
+    or no two of several answer the same question.
     """
     logs = _logs_by_model(values, tables or {})
     several = set[str]()
@@ -87,7 +88,10 @@ def join_logs(
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
     if len(logs) > 1:
-        full = sum(len(of_case) == len(logs) for of_case in joined.values())
+        counts = [len(of_case) for of_case in joined.values()]
+        if max(counts) < 2:
+            raise RecordError(f"no question is in two of these files: {'; '.join(notes)}")
+        full = counts.count(len(logs))
         notes.append(f"cases: {len(joined)}, with an answer of all {len(logs)} models: {full}")
     differ = Counter[str]()
     cases = [_case(place, answers, differ) for place, answers in joined.items()]
@@ -120,7 +124,7 @@ def _answers_by_place(log: Answers, several: set[str], pattern: str | None) -> d
     for answer in log.answers:
         if pattern is None:
             refuse_template(answer.question, f"{log.file}: a prompt", "--question_pattern")
-        question = question_in(answer.question, pattern)
+        question = question_in(answer.question, pattern if log.prompts else None)
         key = key_of(question)
         if question is None:
             log.left_out[NO_FIT] += 1

@@ -64,6 +64,7 @@ class Answers:
     answers: list[Case] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # reason → number of records
     notes: Counter[str] = field(default_factory=Counter)  # what else is to be told → of how many
+    prompts: bool = True  # whether the questions are prompts, which may have a template
     remark: str | None = None  # that the run did not end well, and its log may lack samples
 
     def read(
@@ -122,7 +123,11 @@ def read_log(path: str) -> Answers:
     """Read what `is_log` says is a log; RecordError if it cannot be read."""
     file = Path(path) / STATE if Path(path).is_dir() else Path(path)
     if file.suffix == ".eval":
-        return _inspect(path, _read_eval(path))
+        place = f"{path}: reading .eval needs inspect_ai, or `inspect log convert --to json` first"
+        with foreign_errors_at(path), foreign_errors_at(place, ImportError):
+            from inspect_ai.log import read_eval_log
+
+            return _inspect(path, json.loads(read_eval_log(path).model_dump_json()))
     text = read_text(file)
     if file.suffix == ".jsonl":
         numbered = enumerate(text.split("\n"), 1)
@@ -184,14 +189,6 @@ def _lm_eval(line: Any, place: str) -> Sample | str:
         further=len(texts) - 1,
         has_more="arg_2" in request,
     )
-
-
-def _read_eval(path: str) -> JsonObject:
-    place = f"{path}: reading .eval needs inspect_ai, or `inspect log convert --to json` first"
-    with foreign_errors_at(path), foreign_errors_at(place, ImportError):
-        from inspect_ai.log import read_eval_log
-
-        return json.loads(read_eval_log(path).model_dump_json())
 
 
 def _inspect(path: str, content: JsonObject) -> Answers:

@@ -96,13 +96,11 @@ def reference_of(target: Any, written: bool = False) -> str | None:
     for text in target if isinstance(target, list | tuple) else [target]:
         if text is None or text != text:  # JSON of others has NaN
             continue
-        if not isinstance(text, str) or (written and _is_no_text(text)):
+        is_text = isinstance(text, str)
+        if is_text and written:  # `str` made it of a value, or of a template without one
+            is_text = not (_VALUE.fullmatch(text) or re.search(r"\bNone\b", text))
+        if not is_text:
             raise RecordError(f"it cannot be told what was written as {str(target)[:60]!r}")
         if text.strip():
             texts.append(text)
     return "\n".join(texts) or None
-
-
-def _is_no_text(text: str) -> bool:
-    """Return whether a text is what `str` makes of another value, or of a template without one."""
-    return bool(_VALUE.fullmatch(text) or re.search(r"\bNone\b", text))

@@ -63,9 +63,11 @@ def read_responses(cases: Sequence[Case], pair_reader: PairReader) -> np.ndarray
             text = encoded.get(response.text)
             if asked and text:
                 row[: len(QUESTION) - 1] = own_features(asked, text)
-                pairs.append((row, (question, nearest_piece(asked, text))))
+                nearest = (text.vectors @ asked.vectors.T).max(axis=1).argmax()
+                pairs.append((row, (question, text.pieces[nearest])))
             if known and text:
-                row[len(QUESTION) :] = reference_features(known, text, overlap)
+                likeness = (known.vectors @ text.vectors.T).max()
+                row[len(QUESTION) :] = likeness, *late_interaction(known, text), overlap
     different = list(dict.fromkeys(pair for _, pair in pairs))
     relevance = dict(zip(different, pair_reader(different)))
     for row, pair in pairs:
@@ -105,12 +107,6 @@ def encode(texts: Sequence[str], encoder: Encoder) -> dict[str, Text]:
     return encoded
 
 
-def nearest_piece(question: Text, response: Text) -> str:
-    """Return the piece of a response that is nearest to a question."""
-    nearest = (response.vectors @ question.vectors.T).max(axis=1)
-    return response.pieces[nearest.argmax()]
-
-
 def own_features(question: Text, response: Text) -> list[float]:
     """Return `first`, `late_interaction` and `on_topic`."""
     near = cosines(response.tokens, question.vectors).max(axis=1) - NEAR
@@ -119,12 +115,6 @@ def own_features(question: Text, response: Text) -> list[float]:
         late_interaction(question, response)[0],
         float(np.log1p(near.clip(0).sum())),
     ]
-
-
-def reference_features(reference: Text, response: Text, overlap: float) -> list[float]:
-    """Return `reference`, `covered`, `backed` and `overlap`."""
-    nearest = float((reference.vectors @ response.vectors.T).max())
-    return [nearest, *late_interaction(reference, response), overlap]
 
 
 def late_interaction(text: Text, response: Text) -> tuple[float, float]:

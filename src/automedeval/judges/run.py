@@ -27,20 +27,27 @@ def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, **o
     return Log(file, Verdict, judge.author, settings or judge.fingerprint, **options)
 
 
-def shorter_settings(judge: BaseJudge, folder: Path) -> list[str]:
-    """Return a judge's settings with the smaller limits of earlier runs; RecordError without one, and of other judges."""
+def settings_alike(judge: BaseJudge, folder: Path, again: bool) -> list[str]:
+    """Return a judge's settings with other limits of tokens, whose verdicts count beside its own.
+
+    They are the smaller ones of earlier runs to ask `again` what these cut off, and from then on
+    all. RecordError, to ask again: no smaller one, or a judge that writes nothing.
+    """
+    runs = [run_arguments(file) for file in folder.glob("run-*.json")]
+    if not again and not any(run.get("again") for run in runs):
+        return []
     if not isinstance(judge, Judge):
-        raise RecordError(f"--again cut: {judge.name} writes no text, which could be cut off")
-    runs = map(run_arguments, folder.glob("run-*.json"))
+        if again:
+            raise RecordError(f"--again cut: {judge.name} writes no text, which could be cut off")
+        return []
     chat: Any = judge.chat
-    shorter = []
-    for limit in {run.get("max_new_tokens", 0) for run in runs}:
-        if limit < chat.max_new_tokens:
-            earlier = replace(judge, chat=replace(chat, max_new_tokens=limit))
-            shorter.append(earlier.fingerprint)
-    if not shorter:
-        raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
-    return shorter
+    limits = {run.get("max_new_tokens", 0) for run in runs}
+    if again:
+        limits = {limit for limit in limits if limit < chat.max_new_tokens}
+        if not limits:
+            raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
+    others = [replace(judge, chat=replace(chat, max_new_tokens=limit)) for limit in limits]
+    return [other.fingerprint for other in others]
 
 
 def judge_missing(

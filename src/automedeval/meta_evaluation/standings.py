@@ -60,15 +60,16 @@ def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
 def figures_by_model(judge: VerdictTable, row: Row) -> dict[str, JsonObject]:
     """Return model → its figures, for each model of which verdicts say something, or that has an unread response.
 
-    They are the cases and the mean of the scores, the share of pairs won, a tie counting half, each an estimate as plain data,
-    and where there are any, the numbers of empty and of unread responses, and of those with a number that differs from the
-    reference.
+    They are the model's own cases with a score and the mean in these (a report's is in the cases of
+    all), the share of pairs won, a tie counting half, each an estimate as plain data, and where
+    there are any, the numbers of empty and of unread responses, and of those with a number that
+    differs from the reference.
     """
     cases = judge.cases
     table: dict[str, JsonObject] = {model: {} for model in cases.models}
     means = {} if row.best is None else means_by_model(cases, row.best)
     for model, mean in means.items():
-        table[model] |= {"cases": mean.n, MEAN: mean}
+        table[model] |= {"own cases": mean.n, MEAN: mean}
     for model, share in shares_won(cases, row.wins).items():
         table[model] |= {"pairs": share.n, WON: share} if judge.criteria else {WON: share}
     for model, figures in candidates(judge).items() if judge.on_criteria else ():

@@ -83,7 +83,8 @@ def _parsed(line: bytes, place: str) -> dict | None:
     except UnicodeDecodeError as error:
         raise RecordError(f"{place}: not UTF-8 (byte {error.start + 1} of the line)") from None
     except ValueError as error:
-        raise RecordError(f"{place}: not JSON ({error}): {text[:60]}") from None
+        torn = "" if line.endswith(b"\n") else "; cut off: the command that wrote it mends it"
+        raise RecordError(f"{place}: not JSON ({error}): {text[:60]}{torn}") from None
     if text and not isinstance(record, dict):
         raise RecordError(f"{place}: expected one JSON object per line, found {_shown(record)}")
     return record

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from automedeval.records import JsonObject, RecordError, check_least, option
+from automedeval.records import RecordError, check_least, option
 from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.stats.bootstrap import RESAMPLES
 
@@ -101,12 +101,6 @@ class ReportArguments(BaselineArguments):
             self._check_gate()
         elif self.output is None:
             raise RecordError("--output is needed; only --fail_if_worse does without")
-
-    @property
-    def metric_models(self) -> JsonObject:
-        """The models of the metric of rationales, by its arguments; None for one that is not wanted."""
-        given = {"bert_model": self.bert_model, "bart_model": self.bart_model}
-        return {name: None if model == "none" else model for name, model in given.items()}
 
     def _check_gate(self) -> None:
         if len(set(self.fail_if_worse)) != 2:

@@ -111,6 +111,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     gap = np.full(cases.responses, np.nan)
     marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
     marked, shown = marks_of(row.judge), row.judge.shown()
+    marked["failing"] = marked["unread"] | marked["invalid"]
     numbers = numbers_of(row.judge)
     record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
     for name in cases.models:
@@ -122,9 +123,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         # an empty answer loses a tie
         relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])
         marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
-        for kind, parts in NEWLY.items():
-            has = np.any([marked[part] for part in parts], axis=0)
-            is_new = has[new] & ~has[old]
+        for kind in NEWLY:
+            is_new = marked[kind][new] & ~marked[kind][old]
             if kind == "differs":
                 is_new = (numbers[new] - numbers[old]).astype(bool)
             marks[f"newly_{kind}"][new] = is_new & (shown[old] | shown[new])

@@ -47,12 +47,9 @@ def table_of(caption: str, tree: Any, *names: str) -> PageTable:
     Args:
         tree: name → record, or where there are several `names` name → name → record, and so on; or a list of records.
     """
-    paths, records = [], []
-    for path, record in _leaves(tree, len(names)):
-        paths.append(path)
-        records.append(_cells(record))
-    columns = list(dict.fromkeys(chain.from_iterable(records)))
-    rows = [[*path, *map(cells.get, columns)] for path, cells in zip(paths, records)]
+    leaves = [(path, _cells(record)) for path, record in _leaves(tree, len(names))]
+    columns = list(dict.fromkeys(chain.from_iterable(cells for _, cells in leaves)))
+    rows = [[*path, *map(cells.get, columns)] for path, cells in leaves]
     return PageTable([*names, *columns], rows, caption if rows else "")
 
 

@@ -25,7 +25,11 @@ from automedeval.stats.bootstrap import is_known, only
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
-NEWLY = {"differs": ("differs",), "empty": ("empty",), "failing": ("unread", "invalid")}
+NEWLY = (
+    "differs",
+    "empty",
+    "failing",
+)  # of an answer beside the baseline's; failing: without a score
 Texts = dict[int, list[tuple[str, str]]]  # number of a case → texts with their titles
 CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what changed
 

@@ -266,9 +266,9 @@ def _measure(
     result["settings"] = {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     rationales = None
     if given.teacher is not None:
-        similarity = compare_rationales(
-            cases, judges, given.teacher, load_score(), **args.metric_models
-        )
+        models = {"bert_model": args.bert_model, "bart_model": args.bart_model}
+        wanted = {name: None if model == "none" else model for name, model in models.items()}
+        similarity = compare_rationales(cases, judges, given.teacher, load_score(), **wanted)
         result["similarity"] = estimate(similarity, cases.clusters, args.resamples)
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:

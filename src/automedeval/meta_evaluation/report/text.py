@@ -23,7 +23,7 @@ from automedeval.records.text import in_a_row, span
 NEWLY_SAID = {  # what is new in answers of a model beside a baseline → words
     "differs": "a number newly differs",
     "empty": "the text is newly empty",
-    "failing": "the verdict newly fails",
+    "failing": "the judge newly gives no score",
 }
 
 
@@ -119,6 +119,7 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         worse_cases=[result["baseline"]["questions"][case] for case in _worse(result)],
         people="" if "gap" in people else best_model(people, trusted=True),
         trust=trust(main.known),
+        languages=facts_of(main.known).get("Other languages", ""),
     )
 
 
@@ -255,7 +256,7 @@ def leaderboard(result: JsonObject) -> PageTable:
     models = _models_by(result, main["name"])
     people = _models_by(result, "people")
     stands = standing(result["models"][main["name"]])
-    head = ["model", "rank", "share of pairs won, %", "valid verdicts, %"]
+    head = ["model", "rank", "share of pairs won, %", "verdicts with a score, %"]
     head += ["won by people, %"] if people else []
     rows = []
     for model in stands["order"]:

@@ -70,7 +70,7 @@
   const signs = { differs: "≠", worst: "⤓", invalid: "!", unread: "?", empty: "∅", flagged: "⚑",
     won: "▲", lost: "▼", newly_differs: "≠⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
   const sizes = { differs: "a number differs", models_differ: "models differ", people_disagree: "people disagree", least_sure: "judge unsure first" };
-  const names = { won: "better", lost: "worse", newly_differs: "newly differs", newly_empty: "newly empty", newly_failing: "newly failing", ...sizes, worst: "worst rating by a person", invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged by you" };
+  const names = { won: "better", lost: "worse", newly_differs: "newly differs", newly_empty: "newly empty", newly_failing: "newly without a score", ...sizes, worst: "worst rating by a person", invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged by you" };
   const sign = (name) => {
     const element = make("span", { className: "sign", textContent: signs[name], title: names[name] ?? name });
     element.setAttribute("role", "img");
