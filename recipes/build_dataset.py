@@ -74,7 +74,7 @@ def main() -> None:
         classifier = QualityClassifier(encoder_args.load())
         quality_report = data.fit(classifier)
         data.classify(classifier)
-        quality_by += ", or else by the classifier"
+        quality_by += ", or else by physicians' checks, or else by the classifier"
     data.report_quality()
     # --- 3. Assign cases to teachers and stages (section 3.2, Table 1) ----------------------------------------------------
     assignment = data.assign()

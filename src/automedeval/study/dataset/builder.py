@@ -119,7 +119,10 @@ class InstructionSet(JudgedCases):
         examples = labelled(high, faulty, self.plan.seed)
         made = Counter(example.kind for example in examples if example.kind in CORRUPTIONS)
         line = arithmetic("verdicts", len(high[len(faulty) :]), made, "left out", "corrupted")
-        self.report(f"quality: {line}; {len(low):,} are low by physicians' checks")
+        self.report(
+            f"quality: {line}; {len(low):,} are low by physicians' checks of knowledge or "
+            "attribution, or by their label"
+        )
         report = classifier.fit(examples, self.plan.seed)
         accuracy = span(report["accuracy"])
         alone = span(report["alone"]["accuracy"])
@@ -136,14 +139,19 @@ class InstructionSet(JudgedCases):
         return as_shown(self.cases[verdict.case_id], verdict), verdict
 
     def classify(self, classifier: QualityClassifier) -> None:
-        """Set the quality of every verdict that has none (Appendix B)."""
+        """Set the quality of every verdict that has none (Appendix B), low of the `faulty` ones."""
         keys = self.unlabelled
         for start in tqdm(range(0, len(keys), WINDOW), desc="quality", unit=f"{WINDOW} verdicts"):
             window = keys[start : start + WINDOW]
             qualities = classifier.decide([self._shown(self.verdicts[key]) for key in window])
             for key, quality in zip(window, qualities):
+                if key in self.faulty:
+                    quality = "low"
                 self.verdicts[key] = replace(self.verdicts[key], quality=quality)
-        self.report(f"quality: {len(keys):,} verdicts called high or low by the classifier")
+        self.report(
+            f"quality: {len(keys):,} verdicts called high or low by physicians' checks, or else "
+            "by the classifier"
+        )
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""

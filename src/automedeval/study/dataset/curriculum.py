@@ -113,8 +113,10 @@ class Plan:
         if isinstance(number, Fraction):
             number = int(number * whole)
         if number > len(cases):
-            asked = f"asks for {number:,} of {part}, and there are {len(cases):,}"
-            raise RecordError(f"{self.place}: {part.purpose}: {asked}")
+            raise RecordError(
+                f"{self.place}: {part.purpose}: asks for {number:,} of {part}, "
+                f"and there are {len(cases):,}"
+            )
         return cases[:number]
 
 
@@ -184,8 +186,10 @@ def assign(plan: Plan, verdicts: Qualities, untrainable: Collection[Key] = ()) -
     """
     unknown = list(verdicts.values()).count(None)
     if unknown and plan.asks_quality:
-        counts = f"{unknown:,} of {len(verdicts):,} verdicts have none"
-        raise RecordError(f"{plan.place}: asks for quality, and {counts}")
+        raise RecordError(
+            f"{plan.place}: asks for quality, and {unknown:,} of {len(verdicts):,} verdicts "
+            "have none"
+        )
     pool = shuffled(plan.seed, "test", plan.test.accepted(verdicts))
     tested = plan.first(plan.test, len(pool), pool)
     apart = set(tested)

@@ -99,8 +99,10 @@ class QualityClassifier:
         truth = np.array([example.quality == "high" for example in examples], int)
         fewest = min(np.bincount(truth, minlength=2))
         if fewest < FEWEST:
-            few = f"{fewest} verdicts of high or of low quality, and at least {FEWEST}"
-            raise RecordError(f"{few} are needed to learn what quality is")
+            raise RecordError(
+                f"{fewest} verdicts of the rarer quality, high or low, and at least {FEWEST} of "
+                "each are needed to learn it: give more verdicts, or a plan without quality"
+            )
         cases = _cases_of(examples)
         with foreign_errors_at("the quality of verdicts cannot be learnt", ValueError):
             train, test = next(_folds(seed).split(truth, truth, cases))

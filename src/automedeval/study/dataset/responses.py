@@ -79,8 +79,10 @@ def question_messages(case: Case) -> Messages:
         return [{"role": "user", "content": case.question}]
     roles = [turn["role"] for turn in case.question]
     if not re.fullmatch("(system )?((user|assistant) )*user", " ".join(roles)):
-        allowed = "one system message at most, then user and assistant, and the user's at the end"
-        raise RecordError(f"case {case.id!r}: {allowed}, not {', '.join(roles)}")
+        raise RecordError(
+            f"case {case.id!r}: one system message at most, then user and assistant, "
+            f"and the user's at the end, not {', '.join(roles)}"
+        )
     return [{"role": turn["role"], "content": turn["content"]} for turn in case.question]
 
 

@@ -284,8 +284,12 @@ def _answer(piece: Mapping[str, Any]) -> Answer:
 
 def _message(answer: Answer, usage: Mapping[str, int]) -> JsonObject:
     """Return what a journal holds of an answer."""
-    content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
-    return content | {"usage": dict(usage)}
+    return {
+        "text": answer.text,
+        "error": answer.error,
+        "truncated": answer.truncated,
+        "usage": dict(usage),
+    }
 
 
 @dataclass
@@ -356,9 +360,15 @@ class Partners:
                     dialogues.append((case_id, step.dialogue))
             for case_id, content in self.chats[role].follow(dialogues):
                 discussion = discussions[case_id]
-                piece = {"case_id": case_id, "role": role, "exchange": exchange, **content}
-                piece |= {"when": now(), "settings": self.fingerprint}
-                piece["digest"] = discussion.mistake.digest
+                piece = {
+                    "case_id": case_id,
+                    "role": role,
+                    "exchange": exchange,
+                    **content,
+                    "when": now(),
+                    "settings": self.fingerprint,
+                    "digest": discussion.mistake.digest,
+                }
                 journal.append(piece)
                 discussion.add(piece)
                 yield piece

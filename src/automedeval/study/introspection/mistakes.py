@@ -199,8 +199,9 @@ def find_mistakes(
             mistakes.append(Mistake(row, kind, verdict))
     counts = Counter(mistake.kind for mistake in mistakes)
     judged_cases = len(recorded) - overlong
-    found = arithmetic("cases", judged_cases, counts, "as on record", "mistakes")
-    lines = [f"introspection: {found}"]
+    lines = [
+        f"introspection: {arithmetic('cases', judged_cases, counts, 'as on record', 'mistakes')}"
+    ]
     if overlong:
         lines.append(f"introspection: {overlong:,} more cases exceed the judge's context window")
     return mistakes, lines

@@ -104,9 +104,9 @@ def check(
         if CLOSED.search(name.lower())
     ]
     if kind == DATASET and public and closed:
-        how = "remove them, state their licence, or keep the data set private"
         raise RecordError(
-            f"{source}: rows whose licence does not allow redistribution: {', '.join(closed)}; {how}"
+            f"{source}: rows whose licence does not allow redistribution: {', '.join(closed)}; "
+            "remove them, state their licence, or keep the data set private"
         )
 
 
