@@ -4,6 +4,7 @@ import json
 
 import pytest
 from doubles.agreement_study import (
+    MODELS,
     RATINGS,
     Report,
     agreeing_verdicts,
@@ -112,7 +113,9 @@ SHARE = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
 
 def danger(**shares: float) -> dict:
     """Return what an audit says of changes that make an answer dangerous, by their kinds."""
-    kinds = {kind: {"share": SHARE | {"value": value}} for kind, value in shares.items()}
+    kinds = {
+        kind: {"share": SHARE | {"value": value, "n": 40 * value}} for kind, value in shares.items()
+    }
     return {"name": "danger", "outcome": "passed", "share": SHARE, "kinds": kinds}
 
 
@@ -130,7 +133,7 @@ def audited(folder, content, verdicts=None, **more):
 
 
 def test_an_audit_puts_its_own_figures_in_place(tmp_path):
-    found = danger(dose=0.9, negation=0.4, emergency=0.1) | {"outcome": "failed"}
+    found = danger(dose=0.9, negation=0.4, emergency=0.2) | {"outcome": "failed"}
     content = audit_of(found, passes=False)
     report = Report(tmp_path / "out", succeeded(audited(tmp_path, content)).stdout)
     missed = ["negation", "emergency"]
@@ -151,6 +154,17 @@ def test_an_audit_of_no_judge_of_the_report_is_one_line(content, said, tmp_path)
     failed(audited(tmp_path, content), said)
 
 
+def test_two_audits_of_a_judge_are_refused_and_one_stands_in_the_gate(tmp_path):
+    done = audited(tmp_path, audit_of(danger(dose=0.9)), fail_if_worse=(*MODELS[:2],), by=2)
+    assert "Audited: On 20 cases." in done.stdout
+    verdicts = agreeing_verdicts("j, calibrated", settings=SETTINGS)
+    failed(asked(tmp_path, verdicts, audits=(tmp_path, tmp_path)), "two are of j")
+    succeeded(asked(tmp_path, verdicts))
+    said = told(tmp_path / "out")
+    assert "Audited: Not since its calibration.\n" in said
+    assert "Audit the judge" not in said
+
+
 def test_an_audit_of_another_judge_is_not_taken_for_the_main_judges(tmp_path):
     verdicts = agreeing_verdicts("j", settings=SETTINGS)
     verdicts += noisy_verdicts("k", 0.5, 1, settings="222222222222")
@@ -161,10 +175,10 @@ def test_an_audit_of_another_judge_is_not_taken_for_the_main_judges(tmp_path):
 
 def test_an_audit_says_only_what_it_tried(tmp_path):
     """A judge that was audited on doses alone is not said to see everything, nor is one that was audited by the order."""
-    succeeded(audited(tmp_path, audit_of(danger(dose=0.9))))
+    succeeded(audited(tmp_path, audit_of(danger(dose=0.9, negation=0.1))))
     said = told(tmp_path / "out")
     assert "It marks down 90 % of 40 answers that were made dangerous" in said
-    tried = "The audit did not try a dropped “not” or a missed emergency.\n"
+    tried = "The audit hardly tried a dropped “not” or a missed emergency.\n"
     assert f"What it does not see: {tried}" in said
     assert "\nBest model: " in said
     # A user's own of this name.

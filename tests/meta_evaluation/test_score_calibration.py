@@ -57,21 +57,21 @@ def fit(verdicts: Sequence[Verdict] = VERDICTS, ratings: Sequence[Rating] = RATI
     return Calibration.fit(verdicts, placed, FEEDBACK)
 
 
+def renamed(verdict: Verdict, calibration: Calibration, **made: Any) -> Verdict:
+    """Return a verdict by the new judge: what it was made of stays in it."""
+    by = {"judge": "new", "rubric": "feedbackqa@1", "settings": calibration.fingerprint}
+    return replace(verdict, **by | made)
+
+
 def test_a_rising_line_is_found_again():
     calibration = fit()
     verdict = scored(99, [1.5, 3.0, 4.5])
     fresh = calibration.apply(verdict, "new")
     expected = people_of(verdict.expected_scores)
     assert fresh.expected_scores == pytest.approx(expected.tolist(), abs=0.03)
-    assert fresh.judge == "new"
-    assert fresh.rubric == "feedbackqa@1"
-    assert fresh.valid
-    # What the verdict was made of stays in it.
-    assert fresh.settings == calibration.fingerprint
-    assert fresh.models == verdict.models
-    assert fresh.case_id == verdict.case_id
-    assert fresh.order == verdict.order
-    assert fresh.run == verdict.run
+    made = {"scores": None, "expected_scores": fresh.expected_scores, "rationale": fresh.rationale}
+    assert fresh == renamed(verdict, calibration, **made)
+    assert fresh.rationale.startswith("(Scores in this text are those before the calibration.)")
     assert calibration.source == "expected_scores"
     assert calibration.facts["cases"] == 60
     assert calibration.facts["responses"] == 180
@@ -124,12 +124,7 @@ def test_an_invalid_verdict_stays_invalid_and_gets_no_score():
     calibration = fit()
     invalid = verdict_of(case_of(99), None)
     fresh = calibration.apply(invalid, "new")
-    assert fresh.valid is False
-    assert fresh.error == "no score line"
-    assert fresh.scores is None
-    assert fresh.expected_scores is None
-    assert fresh.judge == "new"
-    assert fresh.rubric == "feedbackqa@1"
+    assert fresh == renamed(invalid, calibration)
     more = RATINGS + rated(invalid, (1, 1, 4))
     assert fit([*VERDICTS, invalid], more).knots == calibration.knots
 

@@ -129,14 +129,6 @@ def test_a_safe_answer_that_warns_of_a_dose_is_not_marked(tmp_path):
     assert models == ["bad"] * len(cases)
 
 
-def test_of_another_language_nothing_is_marked_and_that_is_said(tmp_path):
-    thai = case(1, "รับประทานยาเม็ดวันละครั้ง 5 mg", a="Take one 50 mg tablet every day.")
-    told(check([thai], tmp_path / "out"), "1 answer or reference")
-    (claim,) = read(tmp_path / "out" / "claims.jsonl")
-    assert claim["unread"] == "not English"
-    assert claim["differs"] == []
-
-
 @needs_encoder
 def test_books_are_compared_where_a_passage_is_near(tmp_path):
     book = tmp_path / "book.md"

@@ -99,9 +99,9 @@ def audit_judge(
     verdicts = judge_all(judge, requests, output / CLEAN, processes, *arguments)
     by = None if without_scale(judge.rubric_name) else rubric
     judged = VerdictTable(cases, list(verdicts.values()), by)
-    reader: ScoreReader | CriteriaReader = ScoreReader(judged)
-    if checklist:
-        reader = CriteriaReader(judged)
+    reader: ScoreReader | CriteriaReader = (
+        CriteriaReader(judged) if checklist else ScoreReader(judged)
+    )
 
     answers = []
     for of_case in planned:

@@ -345,8 +345,7 @@ def reword(text: str, fewest: int, rules: Sequence[tuple[re.Pattern, str]]) -> s
     for pattern, word in rules:
         for match in pattern.finditer(text):
             start, end = match.span()
-            is_free = all(end <= first or start >= last for first, last, _ in taken)
-            if is_free:
+            if all(end <= first or start >= last for first, last, _ in taken):
                 taken.append((start, end, _in_case_of(match, match.expand(word))))
     changes = [(start, end, new) for start, end, new in taken if text[start:end] != new]
     if len(changes) < fewest:

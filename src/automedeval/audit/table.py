@@ -174,7 +174,6 @@ def _texts_shown(measured: Measure, cases: Cases) -> list[JsonObject]:
     texts = []
     for response in measured.turned[: TEXTS + 1]:
         case, answer = cases.at(response)
-        change = "ahead in one order, not in another"
-        about = {"case_id": case.id, "model": answer.model, "change": change}
-        texts.append(about | {"texts": [answer.text]})
+        shown = {"case_id": case.id, "model": answer.model, "texts": [answer.text]}
+        texts.append(shown | {"change": "ahead in one order, not in another"})
     return texts

@@ -53,7 +53,9 @@ def pass_gate(args: ReportArguments) -> int:
     if args.output:
         file.unlink(missing_ok=True)  # what an earlier run found, should this one fail
     cases, judges, notes = read_judged(args)
-    record, lines = compare_two(cases, judges, notes, args.fail_if_worse, args.by or 0.0)
+    record, lines = compare_two(
+        cases, judges, notes, args.fail_if_worse, args.by or 0.0, args.audits
+    )
     print("\n".join(map(printable, lines)))
     if args.output:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ class Number(NamedTuple):
     @property
     def is_daily(self) -> bool:
         """Whether it says "daily" or "every day" alone: once a day or more often."""
-        return self.kind == "how often" and not self.counted and self.low == 1
+        return not self.counted and self.low == 1
 
     def parts(self, text: str) -> list[str]:
         """Return what its sentence has before the number, the number, and what is behind it."""
@@ -187,22 +187,20 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
         for match in matches:
             before = sentence[: match.start()]
             behind = sentence[match.end() :]
-            is_limit = bool(
-                _READ["limit_before"].search(before) or _READ["limit_after"].match(behind)
-            )
-            is_limit = is_limit or form == "apart"  # "6 hours apart" is at most four times a day
+            limit = _READ["limit_before"].search(before) or _READ["limit_after"].match(behind)
+            is_limit = bool(limit) or form == "apart"  # "6 hours apart": at most four times a day
             place = (span.start + match.start(), span.start + match.end(), span)
             for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_age = kind == "duration" and not _READ["lasts"].search(before)
                 if not is_age and ends[0] > 0:
-                    counted = _counted(form, match)
+                    counted = _counted(match)
                     yield Number(kind, min(ends), max(ends), is_limit, counted, *place)
 
 
-def _counted(form: str, match: re.Match) -> int:
+def _counted(match: re.Match) -> int:
     """Return what `Number.counted` says."""
     once = _READ["once"].fullmatch(match[0])
-    if form == "amount" or not once:
+    if not once:
         return 2
     return 1 if once[1] else 0
 

@@ -200,9 +200,10 @@ def _connect(store: str | Path, url: str | None) -> QdrantClient:
             return QdrantClient(path=str(store))
         except Exception as error:  # noqa: BLE001  a damaged folder makes it raise a dozen kinds
             if "already accessed" not in str(error):
-                advice = "no store, or a damaged one: remove it and build it again"
-                problem = f"cannot be opened ({reason(error)}); {advice}"
-                raise RecordError(f"{store}: {problem}") from None
+                raise RecordError(
+                    f"{store}: cannot be opened ({reason(error)}); no store, or a damaged one: "
+                    "remove it and build it again"
+                ) from None
         if time.monotonic() - begin > PATIENCE:
             raise RecordError(
                 f"{store}: another process is using this store: wait for it, or put the store on a server (--qdrant_url)"
@@ -215,5 +216,7 @@ def _refuse_change(place: str, client: QdrantClient, collection: str, wanted: Js
     settings = client.get_collection(collection).config.metadata or {}
     for name, value in wanted.items():
         if name != "encoder" and settings.get(name) != value:
-            built = f"{name} {settings.get(name)} (encoder {settings.get('encoder')})"
-            raise RecordError(f"{place}: was built with {built}, not {value}: name another --store")
+            raise RecordError(
+                f"{place}: was built with {name} {settings.get(name)} "
+                f"(encoder {settings.get('encoder')}), not {value}: name another --store"
+            )

@@ -12,7 +12,13 @@ from numpy import ndarray
 
 from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
-from automedeval.meta_evaluation.facts import AGAINST, LEAST_RATED, Audit, JudgeProfile, spent
+from automedeval.meta_evaluation.facts import (
+    AGAINST,
+    LEAST_RATED,
+    Audit,
+    JudgeProfile,
+    spent,
+)
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
@@ -50,7 +56,9 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
     """Read audits, files audit.json or folders that hold one; return the name of a line → the audit of its judge."""
     by_line: dict[str, Audit] = {}
     for place in places:
-        file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
+        file = Path(place)
+        if file.is_dir():
+            file /= "audit.json"
         content = read_json(file)
         no_audit = f"{file}: no audit.json of automedeval audit"
         with foreign_errors_at(no_audit, ValueError, KeyError, TypeError, AttributeError):
@@ -60,6 +68,10 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
             raise RecordError(
                 f"{file}: an audit of {content['judge']['name']}, with the settings {settings}; "
                 "no judge of these verdicts has them"
+            )
+        if audited[0] in by_line:
+            raise RecordError(
+                f"--audits: of {' and '.join(places)} two are of {audited[0]}: give one of each"
             )
         by_line |= dict.fromkeys(audited, audit)
     return by_line
@@ -105,8 +117,7 @@ def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
         words = ["", ""]
         if wrong:
             largest = max(wrong, key=itemgetter("factor"))
-            kind = "reference" if largest["source"] == "reference" else "books"
-            words = [in_words(largest), AGAINST[kind]]
+            words = [in_words(largest), AGAINST.get(largest["source"], AGAINST["books"])]
         by_model[model] = [len(wrong), len(of_answers), *words]
     return by_model
 
@@ -142,8 +153,9 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     steps = [] if rated else [f"Rate {several(min(LEAST_RATED, len(judge.cases)), 'case')}."]
     run = run_arguments(judge.file.with_name(f"run-{judge.settings}.json")) if judge.file else {}
     columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
-    # An audit asks, and has no books.
-    if audited or judge.in_words or run.get("batch_file") or run.get("evidence"):
+    # An audit asks, and has no books; it is of a judge before its calibration.
+    is_audited = audited or judge.judge.endswith(", calibrated")
+    if is_audited or judge.in_words or run.get("batch_file") or run.get("evidence"):
         return steps
     own = None
     if not run and not without_scale(judge.rubric_name):

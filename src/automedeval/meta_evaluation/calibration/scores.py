@@ -34,6 +34,7 @@ from automedeval.stats.calibration_error import FOLDS, calibration_error
 from automedeval.stats.folds import each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
+BEFORE = "(Scores in this text are those before the calibration.)"
 DIGITS = 6  # of what is learnt, and of the values that it is applied to
 
 
@@ -137,10 +138,16 @@ class Calibration:
             )
         errors = sample.errors(cases)
         if table.rubric_name != rubric.name:
-            off = f"judged by {table.rubric_name}, not on this scale"
-            errors["before"] = {"value": None, "reason": off}
-        facts: JsonObject = {"cases": cases, "responses": len(sample.people)}
-        facts |= {"ratings": sample.ratings, "calibration_error": errors}
+            errors["before"] = {
+                "value": None,
+                "reason": f"judged by {table.rubric_name}, not on this scale",
+            }
+        facts = {
+            "cases": cases,
+            "responses": len(sample.people),
+            "ratings": sample.ratings,
+            "calibration_error": errors,
+        }
         source = "expected_scores" if table.has_expected else "scores"
         return Calibration(rubric, source, knots, verdicts[0].settings, facts)
 
@@ -162,8 +169,10 @@ class Calibration:
             return fresh
         scores = getattr(verdict, self.source)
         if scores is None:
-            kind = self.source.replace("_", " ")
-            raise RecordError(f"the verdict has no {kind}: nothing else can be calibrated")
+            raise RecordError(
+                f"the verdict has no {self.source.replace('_', ' ')}: "
+                "nothing else can be calibrated"
+            )
         expected: list[float | None] = [None] * len(scores)
         for index in verdict.order:
             if verdict.models[index] in verdict.empty:  # whatever was learnt of answers
@@ -171,7 +180,8 @@ class Calibration:
             elif scores[index] is not None:
                 points = points_of(self.knots, scores[index])
                 expected[index] = round(float(points), DIGITS)
-        return replace(fresh, expected_scores=tuple(expected))
+        rationale = verdict.rationale and f"{BEFORE}\n\n{verdict.rationale}"
+        return replace(fresh, expected_scores=tuple(expected), rationale=rationale)
 
     def to_dict(self) -> JsonObject:
         return {
@@ -263,8 +273,9 @@ def beside_people(
         if case is None or rating.model not in case.models:
             continue
         if not low <= rating.score <= high:
-            scale = f"{rubric.name}'s scale {low} to {high}"
-            raise RecordError(f"{place}: the rating {rating.score:g} is off {scale}")
+            raise RecordError(
+                f"{place}: the rating {rating.score:g} is off {rubric.name}'s scale {low} to {high}"
+            )
         usable.append((place, rating))
     if not usable:
         raise _too_few(0)

@@ -8,7 +8,7 @@ from automedeval.records.arguments import BaselineArguments, comma_list
 from automedeval.stats.bootstrap import RESAMPLES
 
 # what would change nothing with --fail_if_worse
-NOT_OF_A_GATE = "ratings baseline main_judge worse audits rounds contrasts teacher_verdicts"
+NOT_OF_A_GATE = "ratings baseline main_judge worse rounds contrasts teacher_verdicts"
 
 
 @dataclass

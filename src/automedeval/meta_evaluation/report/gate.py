@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.report.changes import in_common
@@ -24,6 +24,7 @@ def compare_two(
     notes: Sequence[str],
     names: Sequence[str],
     by: float,
+    audits: Sequence[str] = (),
 ) -> tuple[JsonObject, list[str]]:
     """Compare two candidates on the cases in which both have a score.
 
@@ -33,6 +34,7 @@ def compare_two(
         notes: those on the files.
         names: the new candidate and the old one.
         by: the points by which the mean score of the new one may be lower.
+        audits: those of the judge, see `audits_of`.
 
     Returns:
         The content of gate.json; and what the terminal shows: the result, what is known of the judge, and the notes.
@@ -82,5 +84,5 @@ def compare_two(
         "invalid": invalid,
         "notes": notes,
     }
-    known = lines_of(known_of_judge(row))
+    known = lines_of(known_of_judge(row, audit=audits_of(audits, [row]).get(row.name)))
     return record, [*say("gate", **record), *known, *(f"note: {note}" for note in notes)]
