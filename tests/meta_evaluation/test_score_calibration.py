@@ -1,6 +1,5 @@
 """Calibration: a few rated cases put any judge's scores on people's scale."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -73,9 +72,6 @@ def test_a_rising_line_is_found_again():
     assert fresh == renamed(verdict, calibration, **made)
     assert fresh.rationale.startswith("(Scores in this text are those before the calibration.)")
     assert calibration.source == "expected_scores"
-    assert calibration.facts["cases"] == 60
-    assert calibration.facts["responses"] == 180
-    assert calibration.facts["ratings"] == 180
 
 
 def test_its_steps_are_those_of_an_independent_isotonic_regression():
@@ -136,8 +132,6 @@ def test_the_fingerprint_follows_what_was_learnt():
         changed = replace(calibration, **change)
         fingerprints.add(changed.fingerprint)
     assert len(fingerprints) == 4
-    text = json.dumps(calibration.to_dict())
-    assert json.loads(text)["from"] == "expected_scores"
 
 
 def test_what_nobody_rated_or_could_be_judged_says_nothing():
