@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import yaml
 from doubles.agreement_study import read, write
 from doubles.study_page import (
     JUDGES,
@@ -15,10 +14,8 @@ from doubles.study_page import (
     stored,
     write_study,
 )
-from factories import read_yaml
 from tables import holds_all
 
-from automedeval.annotation.export import write_export
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
 from automedeval.rubrics.rubric import PACKAGED
 
@@ -53,41 +50,27 @@ def test_the_verdict_is_withheld_until_the_ratings_are_stored(store):
     someone.get("/tasks/1")
     later = someone.post(RESPONSES, **someone.fill())
     assert all(text in later.text for text in telling)
+    assert safe_one(later.text) == "1", "as the judge saw it"
     said = {"tags": ["incomplete", "outdated"], "comment": "It forgets the dose."}
     someone.post(VERDICT, **someone.fill(), **said)
     _, verdict = (answer.content for answer in store.answers())
     assert verdict == verdict | said
 
 
-def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path):
-    """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
-    rubric = read_yaml(PACKAGED / "automedeval.yaml")
-    rubric |= {"id": "own", "output": {"grammar": "score_line"}}
-    own = tmp_path / "own.yaml"
-    revisions = tmp_path / "revisions.jsonl"
-    own.write_text(yaml.safe_dump(rubric))
-    study = write_study(tmp_path, ("jury",), 1, seed=0, rubric=str(own))
-    text = revisions.read_text().replace("automedeval@1", "own@1")
-    revisions.write_text(text.replace("Doctor", "Response"))
+def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path):
+    study, orders = write_study(tmp_path, ("prefer",), 1), ([0, 1, 2], [1, 0, 2])
+    given = read(tmp_path / "verdicts.jsonl")
+    given[1] |= {"order": orders[1], "rationale": "reading 2: Doctors one and 2, not 3."}
+    write(tmp_path / "verdicts.jsonl", given)
     with opened(study) as store:
         someone = physician(store)
-        safe = safe_one(someone.page)
-        assert safe != "1", "this seed shows the responses in another order"
-        # in both verdicts, and in the field for the revision
-        assert someone.page.count(f"Response {safe} {SAFE}") == 3
-        told = {"decision": "revise", "rationale": f"Response {safe} alone is safe."}
-        assert someone.post("/tasks/1/decision", **someone.fill(3) | told).url.path == "/"
-        write_export(store, tmp_path / "out")
-    (line,) = read(tmp_path / "out" / "jury.jsonl")
-    assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
-
-
-def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_path):
-    with opened(write_study(tmp_path, ("prefer",), 1)) as store:
-        someone = physician(store)
-        assert set(responses_of(someone.page)) == {"1", "2", "3"}
-        assert someone.page.count(f"Doctor {safe_one(someone.page)} {SAFE}") == 2
         order = store.assignment("physician-2", 1).order
+        shown = responses_of(someone.page)
+        # The three answers of the case begin so.
+        assert ["TID".index(shown[number][0]) for number in "123"] == orders[order[0]]
+        same = "<p>This text has other numbers: its Doctor 1 is Doctor 2, its Doctor 2 is Doctor 1.</p>"
+        assert someone.page.count(same) == 1
+        assert "Doctors one and 2, not 3." in someone.page, "as the judge wrote it"
         assert re.findall(r"reading (\d)", someone.page) == [str(place + 1) for place in order]
         done = someone.post("/tasks/1/preference", **dict.fromkeys(someone.asked(), "tie"))
         assert done.url.path == "/"

@@ -327,9 +327,14 @@ class Loops:
             measures = self.measures(row.of_run(run))
             runs.append({"run": run} | measures)
         record["runs"] = runs if len(runs) > 1 else None
+        record["scored"] = accuracies(self.scored(row))["concordance"]
         if row.criterion is None and not isinstance(row, Baseline):
             record["by_confidence"] = self.by_confidence(row)
         return record
+
+    def scored(self, row: "Row") -> Beside:
+        """Return pair → (relation of people, relation of the judge) of the pairs that it scored or chose about."""
+        return {pair: both for pair, both in self.finest(row).items() if both[1] is not None}
 
     def by_confidence(self, row: "Row") -> dict[str, Figure]:
         """Return the concordance where the mean gap between two scores of a case is above the median, and where it is not."""
@@ -341,11 +346,9 @@ class Loops:
         gaps = {number: round(gap, 9) for number, gap in means(apart).items()}
         middle = median(gaps.values() or [0])
         tables = {"surest": {}, "others": {}}
-        for pair, both in self.finest(row).items():
-            gap = gaps.get(pair[0])
-            if gap is not None:
-                side = "surest" if gap > middle else "others"
-                tables[side][pair] = both
+        for pair, both in self.scored(row).items():
+            side = "surest" if gaps[pair[0]] > middle else "others"
+            tables[side][pair] = both
         return {side: accuracies(table)["concordance"] for side, table in tables.items()}
 
     def band(self, row: "Row") -> float:

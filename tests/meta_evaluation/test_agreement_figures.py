@@ -338,8 +338,11 @@ def test_reliability_is_that_of_pingouin_and_krippendorff(files, figures):
     rater = ["case_id", "annotator"]
     rated = ratings.groupby(rater)["model"].transform("nunique")
     on_criterion = ratings.groupby([*rater, "criterion"])["model"].transform("nunique")
-    # On criteria that the annotator rated on each of his responses to the case.
+    # On criteria that each annotator of the case rated on each of his responses.
     shared = ratings[rated == on_criterion]
+    raters = shared.groupby(["case_id", "criterion"])["annotator"].transform("nunique")
+    of_case = ratings.groupby("case_id")["annotator"].nunique()
+    shared = shared[raters == of_case[shared["case_id"]].to_numpy()]
     tables = dict(iter(ratings.groupby("criterion")))
     tables[OF_MEANS] = shared.groupby([*rater, "model"], as_index=False)["score"].mean()
     reliability = figures["people"]["reliability"]

@@ -83,7 +83,10 @@ def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
     assert "Figure 5a" in report.page
     notes = " ".join(report.result["notes"])
     assert "4 left out: of other texts than the judges' verdicts given here" in notes
-    assert "1 have no verdict_digest: counted by case and judge alone" in notes
+    unchecked = (
+        "have no verdict_digest, or no verdict is given here: counted by case and judge alone"
+    )
+    assert f"3 {unchecked}" in notes
 
 
 def test_errors_that_people_found_in_verdicts_are_counted_by_kind(tmp_path):
@@ -260,10 +263,15 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
 def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
     records = [preference(case_id, "tie") for case_id in (*CASE_IDS[:10], "elsewhere")]
     records += [preference(each, "third", judges=["third", "echo"]) for each in CASE_IDS[:5]]
+    records[0]["verdict_digests"] = ["0123456789ab", "123456789abc"]
     result = made(tmp_path, agreeing_verdicts(), ratings=records).result
+    assert result["preferences"][0]["criteria"]["overall"]["tie"]["n"] == 9
+    notes = " ".join(result["notes"])
+    assert "ratings.jsonl: 1 left out: of other texts than the judges'" in notes
+    assert "ratings.jsonl: 14 have no verdict_digest, or no verdict is given here" in notes
     assert [each["judges"] for each in result["preferences"]] == [JUDGES, ["third", "echo"]]
     assert result["preferences"][1]["criteria"]["overall"]["first"]["value"] == 1
-    assert any("preferences: 1 left out" in note for note in result["notes"])
+    assert "preferences: 1 left out" in notes
 
 
 @each_row("changes, message")

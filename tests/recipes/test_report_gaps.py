@@ -99,8 +99,12 @@ def test_a_judge_that_orders_answers_the_other_way_round_is_said_to(tmp_path):
     cases = named()
     verdicts = alike(cases, [1, 3, 5])
     report = made(tmp_path, verdicts, cases=cases, ratings=liked(cases))
-    said = "believed: echo orders answers the other way round than people, in 12 cases."
+    said = "believed: echo orders answers the other way round than people, in 36 pairs."
     assert said in report.told
+    few = [*alike(cases[:4], [5, 3, 1]), *alike(cases[4:], None)]
+    report_of_few = made(tmp_path, few, cases=cases, ratings=liked(cases))
+    assert "believed: Not known: most pairs have no score." in report_of_few.told
+    assert "A tie counts as half, no score as wrong;" in report_of_few.page
     sides = report.result["judges"]["echo"]["by_confidence"]
     assert sides["surest"]["reason"] == "no case has a gap above the median one"
     lacking = asked(tmp_path, verdicts[6:], cases=cases, ratings=liked(cases[:6]))

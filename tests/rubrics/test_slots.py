@@ -19,14 +19,6 @@ def test_a_verdict_is_seen_in_other_slots():
     assert [steps[slot].split()[0] for slot in (1, 2, 3)] == [MODELS[index] for index in (1, 2, 0)]
 
 
-def test_a_verdict_on_two_of_three_responses_is_seen_among_all():
-    rationale = rationale_of(MODELS, (2, 0))
-    part = verdict_of(case_of(0), (1, None, 5), order=(2, 0), rationale=rationale)
-    seen = seen_from(part, (1, 2, 0))
-    assert seen.scores == (None, 5, 1)
-    assert split_steps(seen.rationale)[2].startswith("cedar"), "Doctor 2 is the third response"
-
-
 def test_an_answer_is_recorded_in_the_order_of_the_case():
     answer = ParsedAnswer(True, rationale="Doctor 1 is right.", scores=(5, 2))
     recorded = as_recorded(answer, (2, 0), MODELS)

@@ -28,8 +28,9 @@ from automedeval.records import JsonObject
 class Assignment:
     """An item that is assigned to one annotator.
 
-    `order` says which response is in which slot (indices of `Study.case_of(item).responses`): random, except that a "verify"
-    item has the slots of its first verdict; of a "prefer" item, which of `item.judges` is on which side.
+    `order` says which response is in which slot (indices of `Study.case_of(item).responses`) where
+    responses are rated or the jury decides; of a "prefer" item, which of `item.judges` is on which
+    side. Other verdicts have their own order.
     """
 
     id: int
@@ -92,7 +93,7 @@ def free_items(
 def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
     """Return the row of a new assignment, with slots and verdicts in a random order.
 
-    A verdict that is verified is shown in its own slots: nothing in its text is renamed before it is checked.
+    The jury has the slots of the verdict on record.
     """
     rng = random.Random(f"{study.seed}:{annotator.name}:{item.key}".encode())
     slots = list(range(len(study.case_of(item).responses)))
@@ -101,15 +102,10 @@ def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
         slots = [0, 1]
         parts = [PREFERENCE]
     else:
-        judges = rng.sample(item.judges, len(item.judges))
-        parts += [VERDICT + judge for judge in judges]
-    if item.kind == "verify":
-        judged = study.verdicts[item.case_id, judges[0]].order
-        slots = [*judged, *(index for index in slots if index not in judged)]
-    else:
-        if item.kind == "jury":
-            slots = list(study.disputes[item.case_id].recorded.order)
-        rng.shuffle(slots)
+        parts += [VERDICT + judge for judge in rng.sample(item.judges, len(item.judges))]
+    rng.shuffle(slots)
+    if item.kind == "jury":
+        slots = list(study.disputes[item.case_id].recorded.order)
     numbers = dict.fromkeys(("version", "since", "opened", "closed", "touched_at"), 0)
     about = {
         "item": item.key,

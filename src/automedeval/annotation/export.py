@@ -6,7 +6,7 @@ from pathlib import Path
 from automedeval.annotation.database import DatabaseRow
 from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.records.types import answer_digest
@@ -31,7 +31,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     study = store.study
     references = 0
     lines: dict[str, list[JsonObject]] = {name: [] for name in FILES}
-    decided: dict[str, JsonObject] = {}
+    decided: JsonObject = {}
     for answer in store.answers():
         item = answer.item
         content = answer.content
@@ -55,7 +55,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
                     line = _by(answer, about) | {"choices": given, "comment": comment}
                     lines["harm.jsonl"].append(line)
         elif part == PREFERENCE:
-            lines["preferences.jsonl"] += _preferences(answer)
+            lines["preferences.jsonl"] += _preferences(answer, study)
         elif part == DECISION:
             # Paper: one chief physician is the jury. Of several decisions the first counts: a queue has one line per case.
             decided.setdefault(item.case_id, _decision(answer, study.disputes[item.case_id]))
@@ -127,16 +127,16 @@ def _ratings(
         yield _by(answer, about) | line | ({} if tags is None else {"tags": tags if here else []})
 
 
-def _preferences(answer: DatabaseRow) -> Iterator[JsonObject]:
-    sides = {str(side + 1): answer.item.judges[judge] for side, judge in enumerate(answer.order)}
+def _preferences(answer: DatabaseRow, study: Study) -> Iterator[JsonObject]:
+    case_id, judges = answer.item.case_id, answer.item.judges
+    sides = [judges[side] for side in answer.order]
+    chosen = dict(zip("12", sides))
+    digests = [study.verdicts[case_id, judge].digest for judge in judges]
+    about = {"judges": list(judges), "verdict_digests": digests}
     comment = answer.content["comment"] or None
     for criterion, choice in answer.content["choices"].items():
-        line = {
-            "criterion": criterion,
-            "choice": sides.get(choice, "tie"),
-            "sides": list(sides.values()),
-        }
-        yield _by(answer, {"judges": list(answer.item.judges)}) | line | {"comment": comment}
+        line = {"criterion": criterion, "choice": chosen.get(choice, "tie"), "sides": sides}
+        yield _by(answer, about) | line | {"comment": comment}
         comment = None  # it is about all of them
 
 

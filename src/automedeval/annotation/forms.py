@@ -1,10 +1,12 @@
 """Build the form of one part of a task, and check what is stored of it.
 
-Models and judges are blinded: responses are Doctor 1 to k, verdicts are numbered.
+Models and judges are blinded: responses are Doctor 1 to k, verdicts are numbered. Nothing in a
+verdict is renumbered, since no program does it in every text ("the first two doctors"): the
+responses stand in the order in which its judge saw them.
 """
 
-import random
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
@@ -14,7 +16,7 @@ from automedeval.records import JsonObject, Question, Verdict
 from automedeval.records.package_data import packaged
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
-from automedeval.rubrics.slots import renamed, reordered, seen_from
+from automedeval.rubrics.slots import seen_from
 
 SIDES = (
     Option("1", "Verdict 1", key="1"),
@@ -31,15 +33,19 @@ def slug_of(assignment: Assignment, part: str) -> str:
 
 
 def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
-    """Return what the page shows of a part, and its form; a verdict is in the slots of the responses."""
+    """Return what the page shows of a part, and its form.
+
+    A legend says who is who in a text in another order.
+    """
     item = assignment.item
-    order = shown_order(study, assignment)
+    order = assignment.order
     case = study.case_of(item)
     question: Question = case.question
     if isinstance(question, str):
         question = [{"role": "question", "content": question}]
     verdicts: dict[str, Verdict] = {}
-    exchanges = []
+    exchanges: Sequence[tuple[str, str]] = ()
+    legend = ""
     rubric = study.rubric_of(item)
     questions = study.verdict_questions
     anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
@@ -49,8 +55,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
         dispute = study.disputes[case.id]
         verdicts["The verdict on record"] = dispute.recorded
         verdicts["The verdict that differs from it"] = dispute.judged
-        for title, text in dispute.exchanges:
-            exchanges.append((title, renamed(text, dispute.shown, order, rubric.slot_word)))
+        exchanges, legend = dispute.exchanges, _legend(dispute.shown, order)
     elif part == PREFERENCE:
         anchors = {}
         for side, place in enumerate(assignment.order, 1):
@@ -60,13 +65,19 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
         verdicts["The verdict"] = study.verdicts[case.id, part.removeprefix(VERDICT)]
     is_second_part = item.kind == "rate" and part != RESPONSES
     heading, lead = WORDS["verdict" if is_second_part else item.kind]
-    word = rubric.slot_word
+    if verdicts and part != DECISION:
+        orders = (verdict.order for verdict in verdicts.values())
+        order = tuple(dict.fromkeys(chain(*orders)))
+    seen = {}
+    for title, verdict in verdicts.items():
+        seen[title] = (seen_from(verdict, verdict.order), _legend(verdict.order, order))
     return {
         "slug": slug_of(assignment, part),
         "question": question,
         "responses": [case.responses[index].text for index in order],
-        "verdicts": {title: seen_from(verdict, order, word) for title, verdict in verdicts.items()},
+        "verdicts": seen,
         "exchanges": exchanges,
+        "legend": legend,
         "fields": fields_of(study, assignment, part),
         "anchors": anchors,
         "heading": heading,
@@ -74,17 +85,14 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     }
 
 
-def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:
-    """Return which response of the case is in which slot.
-
-    For a comparison the assignment stores the sides of the judges; the order of its responses depends on the study's seed and
-    the item, and is the same for all annotators.
-    """
-    if assignment.item.kind != "prefer":
-        return tuple(assignment.order)
-    order = list(range(len(study.case_of(assignment.item).responses)))
-    random.Random(f"{study.seed}:{assignment.item.key}".encode()).shuffle(order)
-    return tuple(order)
+def _legend(own: Sequence[int], order: Sequence[int]) -> str:
+    """Say which doctor of the page each doctor of a text is; "" where they are the same."""
+    others = []
+    for slot, index in enumerate(own, 1):
+        number = order.index(index) + 1
+        if number != slot:
+            others.append(f"its Doctor {slot} is Doctor {number}")
+    return f"This text has other numbers: {', '.join(others)}." if others else ""
 
 
 def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
@@ -183,7 +191,7 @@ def first_content(study: Study, assignment: Assignment, part: str) -> JsonObject
     if part in assignment.drafts or part != DECISION:
         return dict(assignment.drafts.get(part, {}))
     dispute = study.disputes[assignment.item.case_id]
-    seen = seen_from(dispute.recorded, shown_order(study, assignment), dispute.rubric.slot_word)
+    seen = seen_from(dispute.recorded, assignment.order, dispute.rubric.slot_word)
     return {"rationale": seen.rationale or "", "scores": list(seen.scores or ())}
 
 
@@ -221,14 +229,12 @@ def read_answer(
     dispute = study.disputes[assignment.item.case_id]
     order = assignment.order
     rationale = stored["rationale"]
-    word = dispute.rubric.slot_word
     if not rationale and dispute.recorded.rationale:
         raise Invalid("Please write the verdict that is to stand in the place of the old one.")
-    before = seen_from(dispute.recorded, order, word)
+    before = seen_from(dispute.recorded, order, dispute.rubric.slot_word)
     if tuple(scores) == before.scores and rationale == (before.rationale or "").strip():
         raise Invalid("Nothing is changed: please choose to keep the verdict, or revise it.")
-    written = ParsedAnswer(True, None, rationale or None, tuple(scores))
-    revised = reordered(written, order, dispute.recorded.order, word)
+    revised = ParsedAnswer(True, None, rationale or None, tuple(scores))
     if not reads_back(format_verdict(revised, dispute.rubric), dispute.rubric, len(order)):
         raise Invalid(
             "The verdict holds a line that reads as scores, or a sign that programs read: leave it out."

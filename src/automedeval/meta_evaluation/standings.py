@@ -66,7 +66,7 @@ def figures_by_model(judge: VerdictTable, row: Row) -> dict[str, JsonObject]:
     differs from the reference.
     """
     cases = judge.cases
-    table: dict[str, JsonObject] = {model: {} for model in cases.models}
+    table: JsonObject = {model: {} for model in cases.models}
     means = {} if row.best is None else means_by_model(cases, row.best)
     for model, mean in means.items():
         table[model] |= {"own cases": mean.n, MEAN: mean}

@@ -40,13 +40,8 @@ def as_recorded(
 
 
 def renamed(text: str, former: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> str:
-    """Return a text on the doctors of the order `former` with the doctors' numbers of `order`; steps are sorted anew.
-
-    Responses that only one of the orders holds are put behind the others.
-    """
-    before = [*former, *(index for index in order if index not in former)]
-    after = [*order, *(index for index in former if index not in order)]
-    return permute(text, [before.index(index) for index in after], word) if after else text
+    """Return a text on the doctors of the order `former` with the numbers of `order`, steps sorted anew."""
+    return permute(text, [former.index(index) for index in order], word) if order else text
 
 
 def reordered(

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from automedeval.stats.bootstrap import (
     SHARE,
     Statistic,
+    Statistics,
     case_sums,
     divide,
     is_known,
@@ -133,7 +134,7 @@ def _share(values: ndarray, counted: ndarray, case: ndarray, cases: int, reason:
     return mean_of(only(values, counted), case, cases, reason, SHARE)
 
 
-def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Statistic]:
+def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> Statistics:
     """Return the accuracies of a judge's relations [pairs] against people's (paper section 4.3).
 
     Pairs without a relation of people are left out. A missing relation of the judge counts as wrong.
@@ -158,7 +159,7 @@ def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Stati
     }
 
 
-def correlations(panel: Panel, people: ndarray, judge: ndarray) -> dict[str, Statistic]:
+def correlations(panel: Panel, people: ndarray, judge: ndarray) -> Statistics:
     """Return the correlations of scores [responses] of people and of a judge, over all responses that both scored."""
     return {
         "spearman": rank_correlation(panel, people, judge),
@@ -261,9 +262,7 @@ def most_frequent(votes: ndarray, neutral: int) -> ndarray:
     return np.where(most == 0, NO_CHOICE, choice)
 
 
-def choice_agreement(
-    people: ndarray, judge: ndarray, case: ndarray, cases: int
-) -> dict[str, Statistic]:
+def choice_agreement(people: ndarray, judge: ndarray, case: ndarray, cases: int) -> Statistics:
     """Return accuracy and Cohen's kappa of choices about pairs, coded as indices of CHOICES.
 
     Kappa counts every pair as (first, second) and as (second, first): the order of the responses is arbitrary and must not

@@ -19,6 +19,7 @@ FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
 SEED = 0  # of all resamples, so that a report made again has the same figures
 ROUNDING = 1e-12  # figures that differ by less are equal: sums in another order differ in their last digits
+NO_ERROR = 1e-9  # within which a mean is at a bound
 # The lowest and highest value of a unit, of a figure that is a mean over units.
 Bounds = tuple[float, float] | None
 SHARE = (0.0, 1.0)  # the bounds of a share
@@ -51,6 +52,9 @@ class Statistic:
         if np.isnan(value):
             return Estimate(None, n=self.n, reason=self.reason, cases=units, draws=draws)
         return estimate_from(value, draws, units, self.n, self.bounds)
+
+
+Statistics = dict[str, Statistic]
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,7 @@ def estimate_from(
         missing = 1 - len(defined) / len(draws)
         return replace(figure, reason=f"undefined in {missing:.0%} of the resamples")
     if _constant(defined):
-        ends = binomial_interval(value, cases, bounds, ROUNDING)
+        ends = binomial_interval(value, cases, bounds)
         return (
             replace(figure, low=ends[0], high=ends[1])
             if ends
@@ -268,15 +272,13 @@ def _constant(draws: ndarray) -> bool:
     return bool(np.ptp(draws) <= ROUNDING * max(1.0, abs(draws[0])))
 
 
-def binomial_interval(
-    value: float, cases: int, bounds: Bounds, rounding: float
-) -> tuple[float, float] | None:
+def binomial_interval(value: float, cases: int, bounds: Bounds) -> tuple[float, float] | None:
     """Return the exact binomial (Clopper-Pearson) interval of a mean whose cases all have one of the bounds as their value."""
     low, high = bounds or (np.nan, np.nan)
     width = (high - low) * (1 - 0.025 ** (1 / cases))
-    if abs(value - low) <= rounding:
+    if abs(value - low) <= NO_ERROR:
         return low, low + width
-    return (high - width, high) if abs(value - high) <= rounding else None
+    return (high - width, high) if abs(value - high) <= NO_ERROR else None
 
 
 def p_value(estimate: Estimate) -> float | None:

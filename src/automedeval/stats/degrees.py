@@ -8,7 +8,15 @@ from functools import partial
 import numpy as np
 from numpy import ndarray
 
-from automedeval.stats.bootstrap import SHARE, Statistic, divide, is_known, mean_of, only
+from automedeval.stats.bootstrap import (
+    SHARE,
+    Statistic,
+    Statistics,
+    divide,
+    is_known,
+    mean_of,
+    only,
+)
 
 
 def degree_tables(
@@ -53,7 +61,7 @@ def kappa(weights: ndarray, sums: ndarray) -> ndarray:
 
 def detection(
     first: ndarray, second: ndarray, case: ndarray, cases: int, degree: int
-) -> dict[str, Statistic]:
+) -> Statistics:
     """Return how the second rater finds what the first gave a degree or a worse one, by arguments as of `degree_tables`.
 
     "sensitivity" is the share of them that the second gives such a degree too; what it gives none is not found. "false_alarms"

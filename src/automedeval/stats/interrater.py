@@ -9,13 +9,21 @@ import numpy as np
 from numpy import ndarray
 
 from automedeval.stats.agreement import SAME, centred, no_spread
-from automedeval.stats.bootstrap import Statistic, case_sums, divide, is_known, only, undefined
+from automedeval.stats.bootstrap import (
+    Statistic,
+    Statistics,
+    case_sums,
+    divide,
+    is_known,
+    only,
+    undefined,
+)
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
 SUMS = 6  # of a response for an ICC, in front of those of each rater
 
 
-def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:
+def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> Statistics:
     """Return the intraclass correlations of one rater and of the mean of all raters.
 
     Args:

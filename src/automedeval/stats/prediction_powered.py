@@ -46,6 +46,7 @@ from numpy import ndarray
 from automedeval.stats.agreement import centred
 from automedeval.stats.bootstrap import (
     FEW_CASES,
+    NO_ERROR,
     NO_SPREAD,
     Bounds,
     Estimate,
@@ -58,7 +59,6 @@ from automedeval.stats.bootstrap import (
 
 LEAST_RATED = 10  # rated cases, or clusters of them, needed to estimate the weight of a judge
 NOTHING = 1e-12  # a sum of squares of rounding errors
-NO_ERROR = 1e-9
 
 
 def prediction_powered(
@@ -156,7 +156,7 @@ def _interval(value: float, variance: float, n: int, cases: int, bounds: Bounds)
     error = math.sqrt(variance)
     is_few = cases < FEW_CASES
     if error <= NO_ERROR * max(1.0, abs(value)):
-        if ends := binomial_interval(value, cases, bounds, NO_ERROR):
+        if ends := binomial_interval(value, cases, bounds):
             same = "all cases have the same value: exact binomial interval"
             return Estimate(value, *ends, n, same, is_few, cases)
         return Estimate(value, n=n, reason=NO_SPREAD, cases=cases)

@@ -16,6 +16,7 @@ from automedeval.stats.bootstrap import (
     Bounds,
     Estimate,
     Statistic,
+    Statistics,
     adjust,
     estimate,
     is_known,
@@ -75,7 +76,7 @@ def compare_candidates(
 
 def outcome_shares(
     relation: ndarray, case: ndarray, cases: int, names: Sequence[str] = ("win", "tie", "loss")
-) -> dict[str, Statistic]:
+) -> Statistics:
     """Return by name the shares of the relations 1, 0 and -1, and the "margin", the first less the last."""
     shares = {}
     for name, sign in zip(names, SIGNS):

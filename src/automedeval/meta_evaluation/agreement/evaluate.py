@@ -33,7 +33,7 @@ from automedeval.meta_evaluation.verdicts.ratings import (
     Vote,
     packaged_choices,
 )
-from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.table import Judges, Row, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
 from automedeval.records.tables.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, Criterion
@@ -52,6 +52,7 @@ from automedeval.stats.bootstrap import (
     SHARE,
     Estimate,
     Statistic,
+    Statistics,
     adjust,
     case_sums,
     estimate,
@@ -66,7 +67,7 @@ from automedeval.stats.interrater import icc, krippendorff_alpha
 
 def meta_evaluate(
     cases: Cases,
-    judges: Sequence[VerdictTable],
+    judges: Judges,
     people: People | None = None,
     given: Mapping[type, Any] = {},
     resamples: int = RESAMPLES,
@@ -186,13 +187,18 @@ def _agreement(people: People, row: Row) -> JsonObject:
         record["runs"] = [{"run": run.run} | measures_of(run, rated, relation) for run in runs]
     is_ordered = np.nan_to_num(relation) != 0
     record["rated_cases"] = len(np.unique(people.panel.case_of_pair[is_ordered]))
+    scored = only(relation, is_known(row.best_relations))
+    record["scored"] = concordance(people.panel, scored, row.best_relations)
     if not row.criteria and row.judge.kind == "judge":
-        record["by_confidence"] = _by_confidence(row, relation)
+        record["by_confidence"] = _by_confidence(row, scored)
     return record
 
 
-def _by_confidence(row: Row, relation: ndarray) -> dict[str, Statistic]:
-    """Return the concordance on the half of the judged cases in which the scores lie furthest apart, and on the others."""
+def _by_confidence(row: Row, relation: ndarray) -> Statistics:
+    """Return the concordance on the half of the cases whose scores lie furthest apart, and on the others.
+
+    `relation` is people's of the pairs that the judge scored: float [pairs], NaN for the others.
+    """
     gaps, panel = row.gaps, row.judge.cases.panel
     judged = is_known(gaps)
     is_sure = gaps > (np.median(gaps[judged]) if judged.any() else 0.0)
@@ -202,10 +208,10 @@ def _by_confidence(row: Row, relation: ndarray) -> dict[str, Statistic]:
         return concordance(panel, people, row.best_relations)
 
     none = undefined(panel.cases, 0, "no case has a gap above the median one")
-    return {"surest": on(is_sure) if is_sure.any() else none, "others": on(judged & ~is_sure)}
+    return {"surest": on(is_sure) if is_sure.any() else none, "others": on(~is_sure)}
 
 
-def _valid_rates(judge: VerdictTable) -> dict[str, Statistic]:
+def _valid_rates(judge: VerdictTable) -> Statistics:
     """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
     rates = {}
     cases, (valid, due) = judge.cases, judge.valid_by_response
@@ -233,7 +239,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     record["ceiling"] = accuracies(raters, *relations) | correlations(raters, *scores)
     tables = dict(zip(people.criteria, people.ratings))
     if len(tables) > 1:
-        tables["mean of the criteria"] = people.by_annotator
+        tables["mean of the criteria"] = people.by_annotator(alike=True)
     record["reliability"] = {}
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.criteria else "interval"
@@ -245,9 +251,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     return record
 
 
-def _choices(
-    cases: Cases, judges: Sequence[VerdictTable], people: Mapping[str, ndarray]
-) -> JsonObject:
+def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> JsonObject:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
     Pairs with two equally frequent choices are left out and counted. Scores are compared on criteria of the packaged rubrics,

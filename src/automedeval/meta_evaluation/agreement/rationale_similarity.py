@@ -12,9 +12,10 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.table import Judges, VerdictTable
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
-from automedeval.rubrics.rationale import DOCTOR, permute
+from automedeval.rubrics.rationale import DOCTOR
+from automedeval.rubrics.slots import renamed
 from automedeval.stats.bootstrap import mean_of, only
 
 LABEL = "similarity to the teacher's rationale, not its quality"
@@ -41,13 +42,12 @@ def rationales_of(judge: VerdictTable) -> tuple[Texts, Counter]:
             texts[case, verdict.order, True].append((verdict.run, rationale))
         else:
             order = tuple(sorted(verdict.order))
-            slots = [verdict.order.index(response) for response in order]
-            text = permute(rationale, slots, slot_word)
+            text = renamed(rationale, verdict.order, order, slot_word)
             texts[case, order, False].append((verdict.run, text))
     return texts, left_out
 
 
-def teacher_among(judges: Sequence[VerdictTable], name: str) -> VerdictTable:
+def teacher_among(judges: Judges, name: str) -> VerdictTable:
     """Return the judge of this name; RecordError if there is none, or none of its verdicts has a rationale."""
     check_names("--teacher_verdicts", [name], [judge.name for judge in judges])
     teacher = next(judge for judge in judges if judge.name == name)
@@ -70,7 +70,7 @@ class Compared(NamedTuple):
 
 def compare_rationales(
     cases: Cases,
-    judges: Sequence[VerdictTable],
+    judges: Judges,
     teacher: VerdictTable,
     score: Callable[..., dict],
     **settings: Any,
@@ -91,7 +91,7 @@ def compare_rationales(
     """
     by_teacher, _ = rationales_of(teacher)
     references = {shown: [text for _, text in texts] for shown, texts in by_teacher.items()}
-    table: dict[str, JsonObject] = {}
+    table: JsonObject = {}
     result = {"teacher": teacher.judge, "label": LABEL, "settings": settings, "judges": table}
     for judge in judges:
         if judge.kind != "judge":

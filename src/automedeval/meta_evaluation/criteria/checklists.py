@@ -5,7 +5,6 @@ pooled figures alone. Unread criteria count as wrong in both accuracies and are 
 its own n; `read_rate` says how many there are.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy import ndarray
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
-from automedeval.meta_evaluation.verdicts.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.table import Judges
 from automedeval.records import (
     CriterionLabel,
     JsonObject,
@@ -50,14 +49,13 @@ def majority_of(labels: Labels, without: str | None = None) -> ndarray:
     return strict_majority(mean_along(votes[others], 0))
 
 
-def read_labels(path: str, cases: Cases) -> tuple[Labels, list[str]]:
-    """Read labels; return them, and notes.
+def read_labels(path: str, cases: Cases, notes: list[str]) -> Labels:
+    """Read labels; add to the notes.
 
     Raises:
         RecordError: no label on these cases; a model or a criterion that the case does not have; two labels of one annotator.
     """
     labels: Labels = {}
-    notes: list[str] = []
     on_cases = cases.known(read_placed(path, CriterionLabel), path, "label on", notes)
     for place, label in without_repeats(on_cases, lambda label: label.model):
         response = cases.locate(label.case_id, label.model, place)
@@ -68,7 +66,7 @@ def read_labels(path: str, cases: Cases) -> tuple[Labels, list[str]]:
             raise RecordError(f"{place}: case {case.id!r} has no criterion {missing!r}")
         index = cases.first_item[response] + texts.index(label.criterion)
         labels.setdefault(label.annotator, np.full(len(cases.items), np.nan))[index] = label.met
-    return labels, notes
+    return labels
 
 
 def people_of(labels: Labels, cases: Cases) -> People:
@@ -164,7 +162,7 @@ def measures(
     }
 
 
-def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels) -> JsonObject:
+def certificate_of(cases: Cases, readings: Judges, labels: Labels) -> JsonObject:
     """Return the figures of every judge, and of each physician beside the majority of the others, as statistics."""
     majority = majority_of(labels)
     judges, physicians, judged = {}, {}, {}

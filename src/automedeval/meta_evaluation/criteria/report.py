@@ -1,7 +1,6 @@
 """What judges of criteria say beside their scores: criteria that are missed, harm, what is unread, and the certificate."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from itertools import chain
 from statistics import fmean
 
@@ -13,15 +12,13 @@ from automedeval.meta_evaluation.criteria.checklists import (
     labelled_items,
 )
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.table import Judges, VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
 from automedeval.stats.bootstrap import is_known, mean_of
 
 
-def criteria_result(
-    cases: Cases, judges: Sequence[VerdictTable], labels: Labels | None
-) -> JsonObject:
+def criteria_result(cases: Cases, judges: Judges, labels: Labels | None) -> JsonObject:
     """Return what agreement.json has under "criteria", with a `Statistic` for every figure, certified if there are labels."""
     certificate, labelled = None, np.zeros(len(cases.items), bool)
     if labels is not None:
@@ -87,7 +84,7 @@ def missed(reading: VerdictTable) -> dict[str, JsonObject]:
         model = cases.at(response)[1].model
         for tag in criterion.tags:
             shares[tag][model].append(failed[item])
-    result: dict[str, JsonObject] = {}
+    result: JsonObject = {}
     for tag, by_model in shares.items():
         of_all = [*chain(*by_model.values())]
         result[tag] = {

@@ -64,11 +64,12 @@ def paired_degrees(table: VerdictTable) -> tuple[ndarray, ndarray, ndarray]:
 
 
 def read_harm_ratings(
-    path: str, cases: Cases, rubrics: Mapping[str, Rubric]
-) -> tuple[VerdictTable, list[str]]:
-    """Read physicians' ratings of harm, all by one of these rubrics, as the verdicts of one judge; and notes.
+    path: str, cases: Cases, rubrics: Mapping[str, Rubric], notes: list[str]
+) -> VerdictTable:
+    """Read physicians' ratings of harm, all by one of these rubrics, as the verdicts of one judge.
 
-    The rationale of such a verdict is the words that do the harm, and the missing step; its `annotator` says whose it is.
+    Add to the notes. The rationale of such a verdict is the words that do the harm, and the missing
+    step; its `annotator` says whose it is.
 
     Raises:
         RecordError: a rating by another rubric, with a word that it lacks, of a response that is not there, of marks that are
@@ -76,7 +77,6 @@ def read_harm_ratings(
     """
     rubric: Rubric | None = None
     verdicts: dict[tuple[int, str], Verdict] = {}
-    notes: list[str] = []
     for place, rating in cases.known(read_placed(path, HarmRating), path, "rating of", notes):
         number = cases.locate(rating.case_id, rating.model, place)
         case, response = cases.at(number)
@@ -113,7 +113,7 @@ def read_harm_ratings(
             marks=rating.marks,
             extra={"comment": rating.comment},
         )
-    return VerdictTable(cases, list(verdicts.values()), rubric), notes
+    return VerdictTable(cases, list(verdicts.values()), rubric)
 
 
 def _check_mark(mark: JsonObject, model: str, text: str) -> None:

@@ -23,7 +23,7 @@ from automedeval.meta_evaluation.harm.readings import (
 )
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, Said, render_report
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.table import VerdictTable
+from automedeval.meta_evaluation.verdicts.table import Judges, VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.text import span
 from automedeval.rubrics import packaged_rubrics, read_rubric
@@ -34,7 +34,7 @@ from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 def harm_report(
     cases: Cases,
-    judges: Sequence[VerdictTable],
+    judges: Judges,
     notes: Sequence[str],
     rubric: str | None,
     ratings: str | None,
@@ -59,11 +59,10 @@ def harm_report(
     if not judges:
         files = [*packaged_rubrics(), *filter(None, [rubric])]
         rubrics = {rubric.name: rubric for rubric in map(read_rubric, files)}
-    raters, notes = list(judges), list(notes)
+    raters, told = list(judges), list[str]()
     if ratings is not None:
-        physicians, more = read_harm_ratings(ratings, cases, rubrics)
-        raters.insert(0, physicians)
-        notes = more + notes
+        raters.insert(0, read_harm_ratings(ratings, cases, rubrics, told))
+    notes = [*told, *notes]
     answers = shown_answers(cases, raters)
     if len(answers) > SHOWN_CASES:
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
@@ -78,7 +77,7 @@ def harm_report(
     return result, pages, [*words, *(f"note: {note}" for note in notes)]
 
 
-def harm_result(cases: Cases, raters: Sequence[VerdictTable], resamples: int) -> JsonObject:
+def harm_result(cases: Cases, raters: Judges, resamples: int) -> JsonObject:
     """Return the figures of harm.json, by the verdicts of judges, perhaps behind those of physicians.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
@@ -111,7 +110,7 @@ def degrees_by_model(rater: VerdictTable) -> dict[str, JsonObject]:
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
     names = list(criterion.values)
     is_told, is_read = is_known(degrees), rater.shown(rater.is_valid)
-    counts: dict[str, JsonObject] = {}
+    counts: JsonObject = {}
     for model, shown in cases.by_model(rater.shown()):
         told = shown[is_told[shown]]
         is_worse = degrees[told] >= names.index(criterion.threshold)
@@ -149,7 +148,7 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
     }
 
 
-def shown_answers(cases: Cases, raters: Sequence[VerdictTable]) -> list[JsonObject]:
+def shown_answers(cases: Cases, raters: Judges) -> list[JsonObject]:
     """Return the answers to read: by the widest gap of a judge below physicians, then by the worst degree of anybody."""
     degrees = np.array([middle_degrees(rater) for rater in raters])
     gap = np.zeros(cases.responses)

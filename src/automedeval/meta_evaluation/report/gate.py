@@ -10,7 +10,7 @@ from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.report.changes import in_common
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.table import Judges, rows_of
 from automedeval.records import JsonObject, RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
@@ -20,7 +20,7 @@ RESULTS = {NOT_LOWER: "not lower", LOWER: "lower", UNDECIDED: "undecided"}
 
 def compare_two(
     cases: Cases,
-    judges: Sequence[VerdictTable],
+    judges: Judges,
     notes: Sequence[str],
     names: Sequence[str],
     by: float,

@@ -7,7 +7,7 @@ import base64
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from automedeval.evidence.numbers import numbers
 from automedeval.meta_evaluation.agreement.judge_facts import blind_to, differing
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
-from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable
+from automedeval.meta_evaluation.verdicts.table import Judges, Row, VerdictTable
 from automedeval.records import JsonObject, digest, question_text
 from automedeval.stats.bootstrap import is_known, only
 
@@ -109,7 +109,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
 
 def grid_of(
     cases: Cases,
-    judges: Sequence[VerdictTable],
+    judges: Judges,
     people: People | None,
     main: Row,
     changed: Changed | None,
@@ -127,7 +127,7 @@ def grid_of(
     rated, by_rater, comments = np.full(cases.responses, np.nan), {}, {}
     if people is not None:
         rated, comments = people.scores, people.comments
-        by_rater = dict(zip(people.annotators, people.by_annotator.T))
+        by_rater = dict(zip(people.annotators, people.by_annotator().T))
     measures = measures_of_cases(cases, main, people)
     marked = marks_of(main.judge) | {"worst": worst}
     head: JsonObject = {}
@@ -181,7 +181,7 @@ def grid_of(
     return {"grid": packed, "in_grid": len(rows)}
 
 
-def _rationales(judges: Sequence[VerdictTable]) -> Texts:
+def _rationales(judges: Judges) -> Texts:
     """Return every judge's first rationale, and the texts of invalid verdicts, with their titles."""
     texts: Texts = defaultdict(list)
     for judge in judges:
@@ -203,7 +203,7 @@ def _rationales(judges: Sequence[VerdictTable]) -> Texts:
     return texts
 
 
-def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[tuple]:
+def _choices(cases: Cases, judges: Judges, number: int) -> list[tuple]:
     """Return a judge's name, the slots of two responses, and criterion → code of its choice."""
     start, slots = int(cases.start[number]), range(len(cases.records[number].responses))
     lines = []
@@ -214,7 +214,7 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[
     return lines
 
 
-def _scores(judges: Sequence[VerdictTable]) -> dict[str, ndarray]:
+def _scores(judges: Judges) -> dict[str, ndarray]:
     """Return the scores of every judge, and by criterion where it scores criteria by themselves: float [responses]."""
     scores = {}
     for judge in judges:
@@ -226,8 +226,8 @@ def _scores(judges: Sequence[VerdictTable]) -> dict[str, ndarray]:
 
 def _known(scores: Mapping[str, ndarray], place: int) -> list[tuple[str, float]]:
     """Return those scores that a response has, with their names."""
-    of_response = {name: float(values[place]) for name, values in scores.items()}
-    return [(name, score) for name, score in of_response.items() if not np.isnan(score)]
+    there = {name: values[place] for name, values in scores.items() if is_known(values[place])}
+    return [(name, float(score)) for name, score in there.items()]
 
 
 def _criteria(cases: Cases, met: Mapping[str, ndarray], place: int) -> list[tuple]:

@@ -52,7 +52,7 @@ from automedeval.meta_evaluation.verdicts.ratings import (
     read_ratings,
     read_verdict_ratings,
 )
-from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.table import Judges, Row, VerdictTable, rows_of
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
     Choice,
@@ -146,7 +146,8 @@ def make_report(
     changed = None
     if args.baseline is not None:
         result["baseline"], changed = against_baseline(cases, main, args.baseline)
-    worst = worst_rated(cases, people, main, notes)
+    # Labels are no ratings on a scale.
+    worst = worst_rated(cases, people if Rating in files else None, main, notes)
     result["worst_rated"] = main.judge.by_model(worst)
     grid = grid_of(cases, judges, people, main, changed, worst)
     scale = main.judge.scale
@@ -160,7 +161,7 @@ def make_report(
     return Report(result, "agreement.json", "report.html", pages, text.first_lines(said))
 
 
-def _notes_on(cases: Cases, judges: Sequence[VerdictTable], rated: bool) -> list[str]:
+def _notes_on(cases: Cases, judges: Judges, rated: bool) -> list[str]:
     """Return what a report has to state of its verdicts and cases."""
     notes = list(chain.from_iterable(map(notes_on, judges)))
     if rated:
@@ -168,7 +169,7 @@ def _notes_on(cases: Cases, judges: Sequence[VerdictTable], rated: bool) -> list
     return notes + cases.note_on_clusters
 
 
-def _refuse_unfit(args: ReportArguments, files: Files, judges: Sequence[VerdictTable]) -> None:
+def _refuse_unfit(args: ReportArguments, files: Files, judges: Judges) -> None:
     """Raise RecordError for ratings that no verdict is compared with, and for options without what they need."""
     ratings, labels = files.get(Rating), files.get(CriterionLabel)
     if not args.verdicts and HarmRating not in files:
@@ -191,7 +192,7 @@ def _read_given(
     args: ReportArguments,
     files: Files,
     cases: Cases,
-    judges: Sequence[VerdictTable],
+    judges: Judges,
     notes: list[str],
 ) -> Given:
     """Return what is compared, after checking the names in the options; add to the notes."""
@@ -209,8 +210,7 @@ def _read_given(
             files[Rating], cases, args.raters, better, args.worse, main.judge.scale
         )
     if CriterionLabel in files:
-        labels, more = read_labels(files[CriterionLabel], cases)
-        notes += more
+        labels = read_labels(files[CriterionLabel], cases, notes)
     if labels and not people:
         try:
             people = people_of(labels, cases)
@@ -227,28 +227,25 @@ def _read_given(
     return Given(rows, main, contrasts, teacher, people, labels, others)
 
 
-def _read_others(
-    files: Files, cases: Cases, judges: Sequence[VerdictTable], notes: list[str]
-) -> dict[type, Any]:
+def _read_others(files: Files, cases: Cases, judges: Judges, notes: list[str]) -> dict[type, Any]:
     """Return people's choices, preferences and ratings of verdicts by their kinds; add to the notes."""
-    judged = chain.from_iterable(judge.verdicts for judge in judges)
-    readers: dict[type, Callable[..., tuple[Any, list[str]]]] = {
+    verdicts = list(chain.from_iterable(judge.verdicts for judge in judges))
+    readers: dict[type, Callable[..., Any]] = {
         Choice: read_choices,
-        Preference: read_preferences,
-        VerdictRating: partial(read_verdict_ratings, verdicts=judged),
+        Preference: partial(read_preferences, verdicts=verdicts),
+        VerdictRating: partial(read_verdict_ratings, verdicts=verdicts),
     }
     others: dict[type, Any] = {}
     for kind, read_kind in readers.items():
         if kind in files:
-            others[kind], more = read_kind(files[kind], cases)
-            notes += more
+            others[kind] = read_kind(files[kind], cases, notes)
     return others
 
 
 def _measure(
     args: ReportArguments,
     cases: Cases,
-    judges: Sequence[VerdictTable],
+    judges: Judges,
     given: Given,
     notes: list[str],
     load_encoder: LoadEncoder,
@@ -323,10 +320,12 @@ def _rating_study(
     shown = [[case.id, case.digest] for case in cases.records]
     study = Path(args.output or "") / f"rate-{digest([cases.source, None, shown])}.yaml"
     ratings = study.with_suffix("")
-    annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
+    annotate = ["automedeval", "annotate", "--study", str(study)]
     again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
-    export = f"{annotate} --export {shlex.quote(str(ratings))}"
-    commands = [annotate, export, shlex.join(["automedeval", "report", *again])]
+    export = [*annotate, "--export", str(ratings)]
+    commands = [
+        shlex.join(words) for words in (annotate, export, ["automedeval", "report", *again])
+    ]
     if study.exists():
         return {}, commands
     copy = study.with_suffix(".jsonl")

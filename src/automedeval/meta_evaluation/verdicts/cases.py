@@ -186,7 +186,6 @@ class Cases:
         So are ratings with an `answer_digest` that is not that of the answer: of another text.
         RecordError if none is left. `what` is a word and its preposition, as "rating of".
         """
-        word, preposition = what.split()
         others: Counter[str] = Counter()
         has_some = False
         for place, record in placed:
@@ -203,11 +202,11 @@ class Cases:
                 yield place, record
         if not has_some:
             raise RecordError(
-                f"{source}: no {word} {preposition} any case in {self.source}, as it is now: its "
+                f"{source}: no {what} any case in {self.source}, as it is now: its "
                 f"cases begin with {list(others)[:1]}, and these with {self.records[0].id!r}"
             )
         if others:
             notes.append(
-                f"{source}: {word}s: {others.total()} left out, of {len(others)} cases that are "
+                f"{source}: {what.split()[0]}s: {others.total()} left out, of {len(others)} cases that are "
                 f"not among these {len(self)} or have other texts, for example {next(iter(others))!r}"
             )

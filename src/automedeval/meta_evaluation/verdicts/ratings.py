@@ -3,11 +3,12 @@
 A record that does not fit the cases is an error with file and line. What is left out is a note in the report.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -111,10 +112,17 @@ class People:
         """The relations of all pairs by `gaps`: float [pairs]."""
         return relation_of(self.gaps(*self.panel.pairs))
 
-    @cached_property
-    def by_annotator(self) -> ndarray:
-        """Each annotator's mean over the criteria that he rated on each response of the case: float [responses, annotators]."""
+    def by_annotator(self, alike: bool = False) -> ndarray:
+        """Return each annotator's mean over the criteria that he rated on each response of the case.
+
+        If `alike`, it is over those that no annotator of the case lacks, so that annotators can be compared.
+
+        Returns:
+            float [responses, annotators].
+        """
         lacking = _lacking(is_known(self.compared), self.panel.case)
+        if alike:
+            lacking = lacking.any(axis=2, keepdims=True)
         return mean_along(only(self.compared, ~lacking), 0)
 
     @cached_property
@@ -204,19 +212,19 @@ def gather_ratings(
     """Lay out ratings as arrays; raters are "crossed", "anonymous", or None: as `TAKEN_AS` says."""
     notes: list[str] = []
     placed = cases.known(placed, source, "rating of", notes)
-    scores: dict[tuple[int, str, str], float] = {}
+    scores = []
     comments: Comments = defaultdict(list)
     for place, rating in without_repeats(placed, attrgetter("model")):
         with errors_at(place):
             check_number(rating.score, "score")
         response = cases.locate(rating.case_id, rating.model, place)
-        scores[response, rating.annotator, rating.criterion] = rating.score
+        scores.append((rating.criterion, response, rating.annotator, rating.score))
         if rating.comment:
             comments[response].append((rating.annotator, rating.comment))
-    annotators = sorted({annotator for _, annotator, _ in scores})
-    criteria = sorted({criterion for *_, criterion in scores})
+    criteria = sorted({criterion for criterion, *_ in scores})
+    annotators = sorted({annotator for *_, annotator, _ in scores})
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
-    for (response, annotator, criterion), score in scores.items():
+    for criterion, response, annotator, score in scores:
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
     is_rated = np.any(is_known(ratings), axis=2)
     if raters is None:
@@ -236,12 +244,13 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     is_compared = np.any(is_known(people.compared), axis=2)
     rated, compared = of_cases(is_rated), of_cases(is_compared)
     left_out = "and are left out of every agreement"
-    partly = of_cases(is_rated & ~is_compared)
+    without = rated - compared
+    partly = of_cases(is_rated & ~is_compared) - without
     of_all = "there the mean is over those that all rated answers have"
     counts = {
         f"answers that lack a criterion: {of_all}": partly,
         f"no rating {left_out}": len(cases) - rated,
-        f"no criterion that all rated answers have {left_out}": rated - compared,
+        f"no criterion that all rated answers have {left_out}": without,
     }
     for what, count in counts.items():
         if count:
@@ -264,11 +273,13 @@ def packaged_choices() -> dict[str, Criterion]:
     return packaged
 
 
-def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]]:
-    """Read people's choices between two responses: criterion → votes, int [pairs, CHOICES]; and notes."""
+def read_choices(path: str, cases: Cases, notes: list[str]) -> dict[str, ndarray]:
+    """Return people's choices between two responses: criterion → votes, int [pairs, CHOICES].
+
+    Add to the notes.
+    """
     none = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
     votes: dict[str, ndarray] = defaultdict(none.copy)
-    notes: list[str] = []
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
         vote = cases.vote(choice.case_id, choice.pair, choice.choice, place)
@@ -277,47 +288,57 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, ndarray], list[str]
     is_worse = {criterion.name for criterion in packaged if criterion.polarity == "worse"}
     if worse := sorted(is_worse & votes.keys()):
         notes.append(f"choices on {', '.join(worse)} are of the worse answer: {RENAME}")
-    return votes, notes
+    return votes
 
 
 def read_verdict_ratings(
-    path: str, cases: Cases, verdicts: Iterable[Verdict]
-) -> tuple[dict[str, list[VerdictRating]], list[str]]:
-    """Read physicians' ratings of verdicts, by judge; and notes.
-
-    Args:
-        verdicts: the judges' verdicts. A rating with a digest that none of the judge's verdicts on the case has is left out.
-            Where the judge has no verdict on the case, it stays.
-
-    Raises:
-        RecordError: no rating of any of these verdicts.
-    """
+    path: str, cases: Cases, notes: list[str], verdicts: Iterable[Verdict]
+) -> dict[str, list[VerdictRating]]:
+    """Read physicians' ratings of verdicts, by judge; see `_of_these`."""
     ratings: dict[str, list[VerdictRating]] = defaultdict(list)
-    digests: dict[tuple[str, str], set[str | None]] = defaultdict(set)
-    for verdict in verdicts:
-        digests[verdict.case_id, verdict.judge] |= {verdict.digest, None}
-    notes: list[str] = []
-    placed, others = [], 0
-    for place, rating in cases.known(read_placed(path, VerdictRating), path, "rating on", notes):
-        given = digests.get((rating.case_id, rating.judge))
-        if given and rating.verdict_digest not in given:
-            others += 1
-        else:
-            placed.append((place, rating))
-    without = sum(rating.verdict_digest is None for _, rating in placed)
+    placed = _of_these(verdicts, VerdictRating, "rating on", path, cases, notes)
     for place, rating in without_repeats(placed, lambda rating: rating.judge):
         with errors_at(place):
             check_number(rating.score, "score")
         ratings[rating.judge].append(rating)
-    if not ratings:
-        raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
-    if others:
-        notes.append(
-            f"{path}: {others} left out: of other texts than the judges' verdicts given here"
-        )
-    if without:
-        notes.append(f"{path}: {without} have no verdict_digest: counted by case and judge alone")
-    return ratings, notes
+    return ratings
+
+
+OTHER_TEXTS = "left out: of other texts than the judges' verdicts given here"
+UNCHECKED = "have no verdict_digest, or no verdict is given here: counted by case and judge alone"
+
+
+def _of_these(
+    verdicts: Iterable[Verdict], kind: type, what: str, path: str, cases: Cases, notes: list[str]
+) -> list[tuple[str, Any]]:
+    """Read records about verdicts but those of other texts.
+
+    Note how many are `OTHER_TEXTS`, and `UNCHECKED`.
+
+    Raises:
+        RecordError: none is left.
+    """
+    digests = defaultdict[tuple[str, str], set[str]](set)
+    for verdict in verdicts:
+        digests[verdict.case_id, verdict.judge].add(verdict.digest)
+    kept, counts = [], Counter[str]()
+    for place, record in cases.known(read_placed(path, kind), path, what, notes):
+        if kind is Preference:
+            shown = dict(zip(record.judges, record.verdict_digests or (None, None)))
+        else:
+            shown = {record.judge: record.verdict_digest}
+        gap = ""
+        for judge, digest in shown.items():
+            given = digests[record.case_id, judge]
+            if digest not in given:
+                gap = OTHER_TEXTS if digest and given else gap or UNCHECKED
+        counts[gap] += 1
+        if gap != OTHER_TEXTS:
+            kept.append((place, record))
+    if not kept:
+        raise RecordError(f"{path}: none is about these verdicts")
+    notes += [f"{path}: {count} {gap}" for gap, count in counts.items() if gap]
+    return kept
 
 
 TIE = "tie"
@@ -327,12 +348,13 @@ Vote = tuple[
 Preferences = dict[tuple[str, str], dict[str, list[Vote]]]  # the two judges → criterion → votes
 
 
-def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
-    """Return people's preferences between the verdicts of every two judges, and notes."""
+def read_preferences(
+    path: str, cases: Cases, notes: list[str], verdicts: Iterable[Verdict]
+) -> Preferences:
+    """Return people's preferences between the verdicts of every two judges; see `_of_these`."""
     preferences: Preferences = {}
-    notes: list[str] = []
-    on_cases = cases.known(read_placed(path, Preference), path, "preference about", notes)
-    for place, preference in without_repeats(on_cases, lambda vote: frozenset(vote.judges)):
+    placed = _of_these(verdicts, Preference, "preference about", path, cases, notes)
+    for place, preference in without_repeats(placed, lambda vote: frozenset(vote.judges)):
         if TIE in preference.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
         judges = preference.judges
@@ -341,4 +363,4 @@ def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
         relation = 0 if preference.choice == TIE else 1 - 2 * judges.index(preference.choice)
         votes = preferences.setdefault(judges, defaultdict(list))[preference.criterion]
         votes.append((cases.index[preference.case_id], preference.annotator, relation))
-    return preferences, notes
+    return preferences

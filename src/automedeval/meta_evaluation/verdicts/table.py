@@ -598,7 +598,10 @@ class Row:
         return only(people.relations, self.judge.asked_pairs)
 
 
-def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:
+Judges = Sequence[VerdictTable]
+
+
+def rows_of(judges: Judges) -> list[Row]:
     """Return the lines of the table: one of each judge, and after that of a pairwise judge one of each of its criteria.
 
     A pairwise judge with one criterion has the line of this criterion alone.
