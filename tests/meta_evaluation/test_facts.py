@@ -72,7 +72,7 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study, tmp_path):
     for text in (report.told, report.page):
         assert "better than" not in text
         holds_all(text, (NOT_SEEN, LONGER, UNRATED))
-    assert "Rate 12 cases. Audit the judge" in report.told
+    assert "Rate 12 more cases. Audit the judge" in report.told
     audit = f"automedeval audit --judge small --cases {options['cases']} --output audits/mine"
     assert audit in report.told
 

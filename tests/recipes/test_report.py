@@ -264,7 +264,10 @@ def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
     records = [preference(case_id, "tie") for case_id in (*CASE_IDS[:10], "elsewhere")]
     records += [preference(each, "third", judges=["third", "echo"]) for each in CASE_IDS[:5]]
     records[0]["verdict_digests"] = ["0123456789ab", "123456789abc"]
-    result = made(tmp_path, agreeing_verdicts(), ratings=records).result
+    report = made(tmp_path, agreeing_verdicts(), ratings=records)
+    assert re.search(r"--ratings \S+/rate-\w+/ratings.jsonl \S+/ratings.jsonl", report.told)
+    assert report.told.count(" --ratings /") == 1
+    result = report.result
     assert result["preferences"][0]["criteria"]["overall"]["tie"]["n"] == 9
     notes = " ".join(result["notes"])
     assert "ratings.jsonl: 1 left out: of other texts than the judges'" in notes

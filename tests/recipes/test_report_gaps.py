@@ -317,6 +317,7 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     report = made(tmp_path, alike(cases[:6], (3, 3)), cases=cases, ratings=ratings)
     assert ("has the worst rating by a person on a criterion" in report.told) is bool(said)
     assert said in report.told
+    assert "Next step: Rate 1 more case. Audit" in report.told
     (grid,) = opened(report.page, "rows")
     assert json.dumps(grid).count('"worst"') == sum(map(int, re.findall("[0-9]+", said)))
     assert ('href="#show=worst"' in report.page) is bool(said)

@@ -57,7 +57,7 @@ def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
 
 
-def figures_by_model(judge: VerdictTable, row: Row) -> dict[str, JsonObject]:
+def figures_by_model(judge: VerdictTable, row: Row) -> JsonObject:
     """Return model → its figures, for each model of which verdicts say something, or that has an unread response.
 
     They are the model's own cases with a score and the mean in these (a report's is in the cases of

@@ -22,6 +22,7 @@ ROUNDING = 1e-12  # figures that differ by less are equal: sums in another order
 NO_ERROR = 1e-9  # within which a mean is at a bound
 # The lowest and highest value of a unit, of a figure that is a mean over units.
 Bounds = tuple[float, float] | None
+Arrays = dict[str, ndarray]  # by name
 SHARE = (0.0, 1.0)  # the bounds of a share
 NO_SPREAD = "all cases have the same value, so that no interval can be estimated"
 # An object of a JSON file with figures in it: each a `Statistic` before `estimate`, and then an `Estimate`.

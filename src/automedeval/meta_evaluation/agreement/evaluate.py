@@ -33,7 +33,7 @@ from automedeval.meta_evaluation.verdicts.ratings import (
     Vote,
     packaged_choices,
 )
-from automedeval.meta_evaluation.verdicts.table import Judges, Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.table import Judges, Row, Rows, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
 from automedeval.records.tables.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, Criterion
@@ -124,7 +124,7 @@ def meta_evaluate(
 def _add_people(
     tree: JsonObject,
     cases: Cases,
-    rows: Sequence[Row],
+    rows: Rows,
     people: People,
     contrasts: Sequence[Sequence[str]],
 ) -> None:

@@ -20,7 +20,7 @@ from automedeval.meta_evaluation.facts import (
     spent,
 )
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.table import Row, VerdictTable
+from automedeval.meta_evaluation.verdicts.table import Row, Rows, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, question_text, read_json
 from automedeval.records.language import foreign_answers
@@ -52,7 +52,7 @@ RECORDED = (
 )  # fmt: skip
 
 
-def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
+def audits_of(places: Sequence[str], rows: Rows) -> dict[str, Audit]:
     """Read audits, files audit.json or folders that hold one; return the name of a line → the audit of its judge."""
     by_line: dict[str, Audit] = {}
     for place in places:
@@ -146,11 +146,11 @@ def notes_on(judge: VerdictTable) -> list[str]:
     return notes
 
 
-def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
-    """Return what to do next, so that more is known of the judge: rate cases, audit it."""
+def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
+    """Return what to do next, so that more is known of the judge: rate more cases, audit it."""
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
-    steps = [] if rated else [f"Rate {several(min(LEAST_RATED, len(judge.cases)), 'case')}."]
+    steps = [f"Rate {several(unrated, 'more case')}."] if unrated > 0 else []
     run = run_arguments(judge.file.with_name(f"run-{judge.settings}.json")) if judge.file else {}
     columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
     # An audit asks, and has no books; it is of a judge before its calibration.
@@ -247,5 +247,6 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 def known_of_judge(row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
     record = plain(estimate(record_of(row), row.judge.cases.clusters))
-    steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
+    unrated = 0 if more.get("agreement") else min(LEAST_RATED, len(row.judge.cases))
+    steps = next_steps(row.judge, unrated, more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps} | more)

@@ -17,7 +17,7 @@ from automedeval.meta_evaluation.agreement.evaluate import measures_of
 from automedeval.meta_evaluation.agreement.runs import over_runs, trainings_of
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
-from automedeval.meta_evaluation.verdicts.table import Row
+from automedeval.meta_evaluation.verdicts.table import Rows
 from automedeval.records import JsonObject
 from automedeval.records.text import UNDEFINED, p_value, percent, span
 from automedeval.stats.agreement import CORRELATIONS
@@ -62,7 +62,7 @@ COLUMNS = {
 
 def paper_table(
     cases: Cases,
-    rows: Sequence[Row],
+    rows: Rows,
     people: People,
     judges: Mapping[str, JsonObject],
     main: str,
@@ -123,7 +123,7 @@ def _add_p_values(columns: Sequence[str], ours: JsonObject, others: Sequence[Jso
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
 
 
-def _about(line: str, trainings: Sequence[Row]) -> JsonObject:
+def _about(line: str, trainings: Rows) -> JsonObject:
     """Return a row of the table without its cells."""
     count, what = len(trainings), "trainings"
     if count == 1:
@@ -135,7 +135,7 @@ def _about(line: str, trainings: Sequence[Row]) -> JsonObject:
     return record | {"valid": float(valid / due), "cells": {}}
 
 
-def _figures(column: str, trainings: Sequence[Row], records: Mapping[str, JsonObject]) -> Figures:
+def _figures(column: str, trainings: Rows, records: Mapping[str, JsonObject]) -> Figures:
     """Return the figures of a column: the record of a line or a judge has that of every run, or of the only one."""
     figures = {}
     for row in trainings:
@@ -166,7 +166,7 @@ def mark(p: float | None) -> str:
     return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
 
 
-def _on_shared_pairs(people: People, rows: Sequence[Row]) -> dict[str, Figures]:
+def _on_shared_pairs(people: People, rows: Rows) -> dict[str, Figures]:
     """Return measure → the figures of these lines on the pairs and responses on which every run of theirs has a value."""
     relation, rated = people.relations, people.scores
     for row in rows:

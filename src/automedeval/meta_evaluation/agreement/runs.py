@@ -14,7 +14,7 @@ from dataclasses import replace
 from operator import itemgetter
 from statistics import stdev
 
-from automedeval.meta_evaluation.verdicts.table import Row
+from automedeval.meta_evaluation.verdicts.table import Row, Rows
 from automedeval.records import JsonObject, RecordError
 from automedeval.stats.bootstrap import Bounds, Estimate, average, difference
 from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
@@ -22,7 +22,7 @@ from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
 
 
-def trainings_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def trainings_of(rows: Rows) -> dict[str, list[Row]]:
     """Return the name of the line of each judge's first training → the lines of all of them (NAME, NAME-run2, …), in order."""
     names = {row.judge.name for row in rows}
     numbered: dict[tuple[str, str | None], list[tuple[int, Row]]] = defaultdict(list)
@@ -77,7 +77,7 @@ def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> No
             raise RecordError(f"{option}: {name!r} is given twice")
 
 
-def main_row(rows: Sequence[Row], wanted: str | None) -> Row:
+def main_row(rows: Rows, wanted: str | None) -> Row:
     """Return the line of this name, or the first of the judge of this name; None: the first of all."""
     if wanted is None:
         return rows[0]

@@ -54,7 +54,7 @@ def credit(result: JsonObject, name: str) -> list[str]:
     ]
 
 
-def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
+def candidates(judge: VerdictTable) -> JsonObject:
     """Return of every candidate that was shown how many responses have a score, and the part of it by points below 0."""
     cases, case = judge.cases, judge.cases.panel.case
     unread = judge.unread_criteria
@@ -70,7 +70,7 @@ def candidates(judge: VerdictTable) -> dict[str, JsonObject]:
     return records
 
 
-def missed(reading: VerdictTable) -> dict[str, JsonObject]:
+def missed(reading: VerdictTable) -> JsonObject:
     """Return, for each tag, the share of failed criteria: not met with points above 0, or met with points below.
 
     Unread criteria do not count. The most failed one comes first; each has the same share by candidate.

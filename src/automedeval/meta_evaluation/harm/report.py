@@ -105,7 +105,7 @@ def harm_result(cases: Cases, raters: Judges, resamples: int) -> JsonObject:
     return plain(estimate(tree, cases.clusters, resamples))
 
 
-def degrees_by_model(rater: VerdictTable) -> dict[str, JsonObject]:
+def degrees_by_model(rater: VerdictTable) -> JsonObject:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
     names = list(criterion.values)

@@ -85,4 +85,5 @@ def compare_two(
         "notes": notes,
     }
     known = lines_of(known_of_judge(row, audit=audits_of(audits, [row]).get(row.name)))
-    return record, [*say("gate", **record), *known, *(f"note: {note}" for note in notes)]
+    have = (row.judge.with_expected, len(row.judge.valid))
+    return record, [*say("gate", have=have, **record), *known, *(f"note: {note}" for note in notes)]

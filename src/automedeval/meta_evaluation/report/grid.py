@@ -20,7 +20,7 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Judges, Row, VerdictTable
 from automedeval.records import JsonObject, digest, question_text
-from automedeval.stats.bootstrap import is_known, only
+from automedeval.stats.bootstrap import Arrays, is_known, only
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 QUESTION = 200  # letters of a question that a row has
@@ -50,7 +50,7 @@ def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
     return by_response
 
 
-def marks_of(judge: VerdictTable) -> dict[str, ndarray]:
+def marks_of(judge: VerdictTable) -> Arrays:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     valid, due = judge.valid_by_response
     return {
@@ -81,7 +81,7 @@ def _largest(cases: Cases, values: ndarray) -> ndarray:
     return largest
 
 
-def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, ndarray]:
+def measures_of_cases(cases: Cases, row: Row, people: People | None) -> Arrays:
     """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
 
     - differs: the largest factor by which a number differs from the reference; only where there is one.
@@ -214,7 +214,7 @@ def _choices(cases: Cases, judges: Judges, number: int) -> list[tuple]:
     return lines
 
 
-def _scores(judges: Judges) -> dict[str, ndarray]:
+def _scores(judges: Judges) -> Arrays:
     """Return the scores of every judge, and by criterion where it scores criteria by themselves: float [responses]."""
     scores = {}
     for judge in judges:

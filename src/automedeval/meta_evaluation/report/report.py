@@ -52,7 +52,7 @@ from automedeval.meta_evaluation.verdicts.ratings import (
     read_ratings,
     read_verdict_ratings,
 )
-from automedeval.meta_evaluation.verdicts.table import Judges, Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.verdicts.table import Judges, Row, Rows, VerdictTable, rows_of
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
     Choice,
@@ -92,7 +92,7 @@ class Report:
 class Given(NamedTuple):
     """What a report compares: lines of its tables, and what people said of the cases, as far as they did."""
 
-    rows: Sequence[Row]  # a line of each judge, and of each criterion of one that compares pairs
+    rows: Rows  # a line of each judge, and of each criterion of one that compares pairs
     main: Row  # the line whose leaderboard is shown first
     contrasts: Sequence[Sequence[str]]  # pairs of names of lines
     teacher: VerdictTable | None  # the judge that taught the others
@@ -137,9 +137,11 @@ def make_report(
     main, people = given.main, given.people
     if of_harm:
         result["harm"] = of_harm
-    audited = "audit" in result["judges"][main.name]
+    record = result["judges"][main.name]
     is_rated = not {"people", "choices", "criteria"}.isdisjoint(result)
-    result["next_steps"] = next_steps(main.judge, is_rated, audited)
+    few = LEAST_RATED - record.get("rated_cases", LEAST_RATED * is_rated)
+    unrated = len(cases) - result["cases"].get("rated_cases", 0)
+    result["next_steps"] = next_steps(main.judge, min(few, unrated), "audit" in record)
     result["notes"] = notes
     result["doubt"] = people.doubt if people else ""
     result["settings"] |= settings
@@ -321,7 +323,10 @@ def _rating_study(
     study = Path(args.output or "") / f"rate-{digest([cases.source, None, shown])}.yaml"
     ratings = study.with_suffix("")
     annotate = ["automedeval", "annotate", "--study", str(study)]
-    again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
+    again = list(options)
+    if "--ratings" not in again:
+        again += ["--ratings", *args.ratings]
+    again.insert(again.index("--ratings") + 1, str(ratings / "ratings.jsonl"))
     export = [*annotate, "--export", str(ratings)]
     commands = [
         shlex.join(words) for words in (annotate, export, ["automedeval", "report", *again])

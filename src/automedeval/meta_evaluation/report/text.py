@@ -246,7 +246,9 @@ def further(result: JsonObject, main: MainJudge) -> list[str]:
         ceiling=result.get("people", {}).get("ceiling"),
         rivals=[name for name in others if "outcome" in credit_of(result, name)],
         figures=figures,
-        worth=[each["worth"] / each["rated"] for each in estimates if each["worth"]],
+        worth=sorted(
+            {round(each["worth"] / each["rated"], 1) for each in estimates if each["worth"]}
+        ),
     )
 
 

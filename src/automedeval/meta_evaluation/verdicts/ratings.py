@@ -33,7 +33,7 @@ from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import Bounds, divide, is_known, mean_along, only
+from automedeval.stats.bootstrap import Arrays, Bounds, divide, is_known, mean_along, only
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -184,8 +184,9 @@ def read_ratings(
 ) -> People:
     """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`.
 
-    The scores on a criterion in `worse` are turned round on the scale of all ratings: the judge's, or, where it is not known or
-    more than `MOST_OFF` are off it, from the lowest to the highest that was given.
+    The scores on a criterion in `worse` are turned round on the scale of all ratings: the judge's, or,
+    where it is not known or more than `MOST_OFF` of all or of these are off it, from the lowest to the
+    highest that was given.
     """
     placed, notes, doubt = placed_ratings(path, cases.records, better, worse, scale)
     people = gather_ratings(placed, cases, path, raters)
@@ -194,11 +195,12 @@ def read_ratings(
     if rest := [name for name in people.criteria if name not in worse]:
         ways.append(f"better on {', '.join(rest)}")
     if turned := [name for name in people.criteria if name in worse]:
-        given = people.ratings[is_known(people.ratings)]
         low, high = scale or (np.inf, -np.inf)
-        if np.mean((given < low) | (high < given)) > MOST_OFF:
-            low, high = given.min(), given.max()
         is_worse = np.isin(people.criteria, turned)
+        for ratings in (people.ratings, people.ratings[is_worse]):
+            given = ratings[is_known(ratings)]
+            if np.mean((given < low) | (high < given)) > MOST_OFF:
+                low, high = np.nanquantile(people.ratings, [0, 1])
         people.ratings[is_worse] = low + high - people.ratings[is_worse]
         between = f"turned round between {low:g} and {high:g}"
         ways.append(f"worse on {', '.join(turned)}, whose scores are {between}")
@@ -273,13 +275,13 @@ def packaged_choices() -> dict[str, Criterion]:
     return packaged
 
 
-def read_choices(path: str, cases: Cases, notes: list[str]) -> dict[str, ndarray]:
+def read_choices(path: str, cases: Cases, notes: list[str]) -> Arrays:
     """Return people's choices between two responses: criterion → votes, int [pairs, CHOICES].
 
     Add to the notes.
     """
     none = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
-    votes: dict[str, ndarray] = defaultdict(none.copy)
+    votes: Arrays = defaultdict(none.copy)
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
         vote = cases.vote(choice.case_id, choice.pair, choice.choice, place)

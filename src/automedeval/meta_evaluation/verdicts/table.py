@@ -39,7 +39,7 @@ from automedeval.stats.agreement import (
     most_frequent,
     relation_of,
 )
-from automedeval.stats.bootstrap import Bounds, is_known, mean_along, means_at, only
+from automedeval.stats.bootstrap import Arrays, Bounds, is_known, mean_along, means_at, only
 from automedeval.stats.checklist import checklist_score
 
 BAND = 0.25  # points: expected scores on a scale that are no further apart are equal where pairs are won
@@ -170,10 +170,14 @@ class VerdictTable:
         return any(verdict.scores is not None or verdict.choices for verdict in self.valid)
 
     @cached_property
+    def with_expected(self) -> int:
+        """The number of valid verdicts with expected scores."""
+        return sum(verdict.expected_scores is not None for verdict in self.valid)
+
+    @property
     def has_expected(self) -> bool:
         """Whether every valid verdict has expected scores."""
-        have = (verdict.expected_scores is not None for verdict in self.valid)
-        return bool(self.valid) and all(have)
+        return 0 < self.with_expected == len(self.valid)
 
     @cached_property
     def criteria(self) -> list[str]:
@@ -316,7 +320,7 @@ class VerdictTable:
         return self.scores if run is None else self.per_response(self.score, run)
 
     @cached_property
-    def criterion_scores(self) -> dict[str, ndarray]:
+    def criterion_scores(self) -> Arrays:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
 
         def mean(name: str) -> ndarray:
@@ -352,7 +356,7 @@ class VerdictTable:
         return most_frequent(votes, CHOICES.index(neutral))
 
     @cached_property
-    def choices(self) -> dict[str, ndarray]:
+    def choices(self) -> Arrays:
         """The choices on every criterion: int [pairs] (see `choice`)."""
         return {criterion: self.choice(criterion) for criterion in self.criteria}
 
@@ -599,6 +603,7 @@ class Row:
 
 
 Judges = Sequence[VerdictTable]
+Rows = Sequence[Row]
 
 
 def rows_of(judges: Judges) -> list[Row]:

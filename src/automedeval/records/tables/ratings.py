@@ -48,7 +48,8 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
-UNLIKE = 2.0  # times: the highest scores that were given on criteria of unlike scales
+UNLIKE = 2.0  # times: the highest scores that were given on unlike scales
+MANY = 10  # ratings by one rater, of which some ought to be high
 MOST_OFF = 0.2  # of the ratings are off the judge's scale, or people rated on another scale
 COUNTED = (None, "submitted")  # states of an answer
 
@@ -84,6 +85,7 @@ def placed_ratings(
         layout = _layout_of([row for _, row in rows], rated.models)
     ratings = []
     scores = defaultdict[str, set[float]](set)  # by criterion
+    by_rater = defaultdict[str, list[float]](list)
     for (place, row), column in product(rows, layout.scores):
         with errors_at(place):
             rating = layout.rating(row, column, rated)
@@ -93,8 +95,9 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
+            by_rater[f"{rating.criterion} by {rating.annotator}"].append(rating.score)
     notes = layout.notes
-    doubt = _unlike(scores)
+    doubt = _unlike(scores) or _unlike(by_rater, MANY)
     if scale:
         doubt = _off_scale(ratings, *scale, doubt)
     words = Counter(map(plain, scores))
@@ -111,13 +114,13 @@ def placed_ratings(
     return ratings, [f"{path}: {note}" for note in notes], doubt
 
 
-def _unlike(scores: Mapping[str, set[float]]) -> str:
-    """Say that the highest score on a criterion is `UNLIKE` times that on another; else ""."""
-    highest = {max(given): name for name, given in scores.items()}
+def _unlike(scores: Mapping[str, Collection[float]], least: int = 1) -> str:
+    """Say that the highest of some scores, on a criterion or by a rater, is `UNLIKE` times another's; else ""."""
+    highest = {max(given): name for name, given in scores.items() if len(given) >= least}
     if len(highest) < 2 or max(highest) < UNLIKE * min(highest):
         return ""
     ends = [f"{name} up to {score:g}" for score, name in sorted(highest.items())]
-    return f"People's criteria may be on unlike scales, and are averaged as they are: {ends[0]}, {ends[-1]}."
+    return f"People's ratings may be on unlike scales, and are averaged as they are: {ends[0]}, {ends[-1]}."
 
 
 def _off_scale(ratings: PlacedRatings, low: float, high: float, other: str) -> str:
