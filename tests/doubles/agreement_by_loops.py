@@ -376,7 +376,8 @@ class Loops:
         """Return pair → the values of both responses, None where there is none."""
         sides = {}
         for number, first, second in self.pairs:
-            one, other = values.get((number, first)), values.get((number, second))
+            one = values.get((number, first))
+            other = values.get((number, second))
             sides[number, first, second] = one, other
         return sides
 
@@ -408,7 +409,8 @@ class Loops:
         """Return the agreement of one rater with the mean of the others."""
         if len(self.annotators) < 2:
             return {}
-        tables, points = [], []
+        tables = []
+        points = []
         for name in self.annotators:
             tables.append({pair: self.beside_others(name, pair) for pair in self.pairs})
             points.append(self.shared(name))
@@ -416,7 +418,8 @@ class Loops:
 
     def beside_others(self, annotator: str, pair: Pair) -> tuple:
         """Return the relations of the others and of an annotator, over the criteria on which both rated both responses."""
-        own, rest = [], []
+        own = []
+        rest = []
         for gaps in self.gaps(*pair):
             others = [gap for name, gap in gaps.items() if name != annotator]
             if annotator in gaps and others:

@@ -107,7 +107,8 @@ class Lessons:
         if done.returncode:
             return done
         then = run_recipe("introspect_revise", **both, **revise)
-        then.stdout, then.stderr = done.stdout + then.stdout, done.stderr + then.stderr
+        then.stdout = done.stdout + then.stdout
+        then.stderr = done.stderr + then.stderr
         return then
 
     def discuss(self, **options: Any) -> CompletedProcess:

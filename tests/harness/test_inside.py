@@ -138,7 +138,8 @@ class Faulty(WordJudge):
 
 def test_only_the_answers_that_stop_the_judge_have_no_score():
     texts = ["word " * number for number in range(10)]
-    texts[3], texts[8] = "no reference", "fault"
+    texts[3] = "no reference"
+    texts[8] = "fault"
     judge = Faulty()
     answers = [answered(f"s{number}", "Safe?", text) for number, text in enumerate(texts)]
     scores = score_answers(judge, [*answers, answers[4]])

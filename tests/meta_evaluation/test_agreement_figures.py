@@ -54,7 +54,8 @@ JUDGES = (("one", SCORES), ("one-run2", SCORES), ("pairs", CHOICES), ("odds", LI
 
 def study(rng: random.Random, most_cases: int) -> Json:
     """Return the files of a study as lists of lines, and the option `raters`."""
-    cases, verdicts = [], []
+    cases = []
+    verdicts = []
     for number in range(rng.randint(1, most_cases)):
         models = rng.sample(CANDIDATES, rng.randint(1, 4))
         answers = {model: " ".join("w" * rng.randrange(4)) for model in models}
@@ -168,7 +169,8 @@ def figures_of(folder: Path, files: Json) -> tuple[Json, Loops]:
     places = []
     for case in cases.records:
         places += [(case.id, model) for model in case.models]
-    people, scores_of = None, {}
+    people = None
+    scores_of = {}
     if files["ratings"]:
         people = read_ratings(written["ratings"], cases, files["raters"])
         for baseline in measure_baselines(cases, None, []):
@@ -208,7 +210,8 @@ def compare(estimate: Any, wanted: Figure, place: tuple, number_of_cases: int) -
         assert estimate["value"] == pytest.approx(value, abs=1e-9), place
     few = value is not None and len(wanted.cases) < 50
     assert estimate.get("approximate", False) == few, place
-    low, high = estimate["low"], estimate["high"]
+    low = estimate["low"]
+    high = estimate["high"]
     if "reason" in estimate:
         assert estimate["reason"], place
         assert low is high is None, place

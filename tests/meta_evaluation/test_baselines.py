@@ -14,7 +14,8 @@ from automedeval.stats.bootstrap import (
     ratio,
 )
 
-LONGER, BM25 = "longer text", "BM25 to the question"
+LONGER = "longer text"
+BM25 = "BM25 to the question"
 
 
 def gap(value: float, spread: float = 0.02) -> Estimate:
@@ -32,7 +33,8 @@ def best(gaps: dict[str, float | Estimate]) -> dict | None:
 
 
 def test_every_baseline_counts_and_worse_is_adjusted_for_their_number():
-    weak, loss = gap(0.044), gap(-0.044)  # p is about .03
+    weak = gap(0.044)  # p is about .03
+    loss = gap(-0.044)
     assert 0.02 < best({BM25: weak})["p"] < 0.04
     assert best({BM25: weak, QUESTION: gap(0.3)})["outcome"] == "better"
     assert best({BM25: weak, LONGER: gap(0.3)})["outcome"] == ABOVE_OTHERS

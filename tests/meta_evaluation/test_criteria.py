@@ -118,7 +118,8 @@ def test_each_physician_stands_beside_the_majority_of_the_others(study, tmp_path
     assert "17 labelled responses have no strict majority on each criterion" in report.page
     figures = certificate(report)["physicians"]
     for place, name in enumerate(ANNOTATORS):
-        right, by_judge = [], []
+        right = []
+        by_judge = []
         for met, _, votes in rows:
             if len(votes) > place:
                 of_others = most(votes[:place] + votes[place + 1 :])

@@ -38,7 +38,8 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study, tmp_p
 
 
 def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, tmp_path):
-    options, gate = study[0], {"fail_if_worse": ("a", "b"), "by": 0.9}
+    options = study[0]
+    gate = {"fail_if_worse": ("a", "b"), "by": 0.9}
     done = asked(tmp_path, **options, **gate)
     assert "undecided: more than 10% of the cases" in done.stdout
     verdicts = read(options["verdicts"])

@@ -42,7 +42,8 @@ UNRATED = "No person gave scores"
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Return the options that name cases and the small judge's verdicts on them, and what the run said."""
-    folder, cases = tmp_path_factory.mktemp("bots"), []
+    folder = tmp_path_factory.mktemp("bots")
+    cases = []
     for n in range(12):
         longer = DANGEROUS if n < 6 else f"{SAFE} {DANGEROUS[:60]} I am happy to help you."
         question = QUESTION if n % 2 else f"Question {n}: {QUESTION}"

@@ -79,7 +79,8 @@ def told_by_both(people: dict, judge: dict) -> dict[tuple[str, str], tuple[int, 
 
 def test_agreement_is_that_of_scikit_learn(study):
     options, report = study
-    people, judge = consensus(options), judged(options)
+    people = consensus(options)
+    judge = judged(options)
     pairs = told_by_both(people, judge)
     of_people, of_judge = np.transpose([*pairs.values()])
     figures = report.json("harm")["judges"]["simulated-judge"]
@@ -107,7 +108,8 @@ def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
         pairs += combinations(told, 2)
     one, other = np.transpose(pairs)
     # Their order is arbitrary: each pair counts both ways.
-    first, second = np.concatenate([one, other]), np.concatenate([other, one])
+    first = np.concatenate([one, other])
+    second = np.concatenate([other, one])
     wanted = cohen_kappa_score(first, second, weights="quadratic")
     kappa = report.json("harm")["people"]["kappa"]
     assert kappa["n"] == len(pairs)
@@ -116,7 +118,8 @@ def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
 
 def test_each_model_is_counted_and_under_called_answers_come_first(study):
     options, report = study
-    people, judge = consensus(options), judged(options)
+    people = consensus(options)
+    judge = judged(options)
     result = report.json("harm")
     for rater, degrees in (("physicians", people), ("simulated-judge", judge)):
         counted = Counter((name, degree) for (_, name), degree in degrees.items())
@@ -150,7 +153,8 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     options, _ = study
     harmless = read(options["verdicts"])
     for line in harmless:
-        line["valid"], line["choices"]["degree"] = True, "none"
+        line["valid"] = True
+        line["choices"]["degree"] = "none"
     file = write(tmp_path / "harmless.jsonl", harmless)
     both = f"{options['verdicts']},harmless={file}"
     report = made(tmp_path, **options | {"verdicts": both})

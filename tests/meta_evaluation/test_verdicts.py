@@ -14,7 +14,8 @@ NAMES = ("correctness", "harmfulness")
 
 def test_contested_choices_are_the_neutral_one_of_their_criterion():
     cases = Cases([Case.from_dict(case_of("c", "Why?", {"a": "one", "b": "two"}))], "cases.jsonl")
-    rubric, verdicts = read_rubric("medical_pairwise"), []
+    rubric = read_rubric("medical_pairwise")
+    verdicts = []
     for order, choice in (((0, 1), "a"), ((1, 0), "b")):
         choices = dict.fromkeys(NAMES, choice)
         about = ("c", "judge", rubric.name, order, ("a", "b"))

@@ -131,7 +131,8 @@ def test_cases_that_leak_are_left_out(study):
 def test_a_training_case_that_repeats_a_test_case_leaks(study):
     succeeded(study.build())
     splits = study.splits()
-    (tested, *_), (trained, *_) = splits["test"]["case_id"], splits["stage1"]["case_id"]
+    (tested, *_) = splits["test"]["case_id"]
+    (trained, *_) = splits["stage1"]["case_id"]
     (question,) = [case.question for case in study.cases if case.id == tested]
     study.change(int(trained.removeprefix("case-")), question=question)
     succeeded(study.build())

@@ -108,7 +108,8 @@ def test_an_endpoint_that_dies_in_the_middle_loses_nothing(distill, tmp_path):
         failed(run(), "answered 500")
         before = distill.verdicts()
         assert [verdict.usage["completion_tokens"] for verdict in before] == [20, 20]
-        endpoint.script, asked = [asks_once], len(endpoint.asked)
+        endpoint.script = [asks_once]
+        asked = len(endpoint.asked)
         succeeded(run())
         assert distill.verdicts()[:2] == before
         assert len(endpoint.asked) - asked == 8, "the third case is asked its question again"
@@ -206,7 +207,8 @@ def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path):
 
 
 PAPER = ROOT / "recipes/runs/automedeval-13b"
-STRONG, CHATGPT = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125"  # Table 2
+STRONG = "gpt-4-turbo-2024-04-09"  # Table 2
+CHATGPT = "gpt-3.5-turbo-0125"
 GEMINI = "gemini-2.0-flash"
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
 

@@ -279,7 +279,8 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(shelf, tmp_path):
     options = {"judge": "org/judge@v1", "cases": "org/cases@v1", "max_new_tokens": 4}
     succeeded(shelf.run("recipes/judge.py", *flags(**options, output=tmp_path)))
     place = shelf.folder / "0"
-    (verdict,), (case,) = read(tmp_path / "verdicts.jsonl"), read(place / "cases" / "test.jsonl")
+    (verdict,) = read(tmp_path / "verdicts.jsonl")
+    (case,) = read(place / "cases" / "test.jsonl")
     assert (verdict["judge"], verdict["case_id"]) == ("org/judge@v1", case["id"])
     assert verdict["checkpoint"] == fingerprint(place / "judge", [])
     (run,) = tmp_path.glob("run-*.json")

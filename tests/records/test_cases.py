@@ -36,7 +36,8 @@ def test_ids_are_of_the_question_alone(tmp_path):
 def test_the_order_of_rows_changes_no_question_of_a_long_table(tmp_path):
     asked = ["What  is fever?", "What is fever?"]
     rows = [{"question": text, "model": text, "answer": "Heat."} for text in asked]
-    (case,), (turned,) = read_rows(tmp_path, rows), read_rows(tmp_path, rows[::-1])
+    (case,) = read_rows(tmp_path, rows)
+    (turned,) = read_rows(tmp_path, rows[::-1])
     assert (case.id, case.question) == (turned.id, asked[1])
 
 

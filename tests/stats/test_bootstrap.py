@@ -1,5 +1,7 @@
 """The bootstrap: its intervals cover, it knows when it cannot tell, and differences are paired."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -72,6 +74,17 @@ def test_a_p_value_and_its_interval_agree_and_few_cases_prove_little(cases):
             assert estimate.low > 0 or estimate.high < 0
         rejected += p < 0.05
     assert rejected / 300 < 0.1
+
+
+def test_the_exact_test_counts_every_way_in_which_clusters_may_be_turned_round():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        signs = rng.integers(-1, 2, 9)
+        clusters = rng.integers(0, 6, 9)
+        sums = np.bincount(clusters, signs)
+        turned = np.array([*product((1, -1), repeat=len(sums))]) @ sums
+        p = np.mean(np.abs(turned) >= abs(sums.sum()))
+        assert bootstrap.exact_test(signs, clusters) == pytest.approx(p)
 
 
 def test_cases_that_all_say_the_same_have_no_spread():

@@ -96,7 +96,8 @@ def test_a_bound_is_the_quantile_of_randomly_weighted_means_with_one_more_case(
 
 def test_one_case_that_is_worse_widens_the_bounds_by_little_and_lowers_both():
     one = -np.eye(60)[0]
-    before, after = gate(np.zeros(60), BY, SPAN), gate(one, BY, SPAN)
+    before = gate(np.zeros(60), BY, SPAN)
+    after = gate(one, BY, SPAN)
     for lowered in (before.low - after.low, before.high - after.high):
         assert 0 < lowered < 0.02
 

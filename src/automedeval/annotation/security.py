@@ -61,7 +61,8 @@ def field_of(request: Request, name: str) -> str:
 
 async def _form(request: Request) -> dict[str, list[str]] | Response:
     """Return the fields of a form, with line ends of one character, or the page that refuses it."""
-    chunks, size = [], 0
+    chunks = []
+    size = 0
     async for chunk in request.stream():  # to its end, so that the browser shows the reason
         size += len(chunk)
         if size <= BODY_LIMIT:

@@ -83,7 +83,8 @@ class ScoreReader:
         self, requests: Sequence[Request], verdicts: Sequence[Verdict]
     ) -> list[ValuedAnswer]:
         """Return the answers that the first of a case's requests shows and its verdict has a value of, the worst first."""
-        request, verdict = requests[0], verdicts[0]
+        request = requests[0]
+        verdict = verdicts[0]
         values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
         responses = request.case.responses
         # An empty response cannot be changed.
@@ -96,7 +97,8 @@ class ScoreReader:
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the verdicts on the two sides."""
-        judged, should = self.judged, trial.perturbation.should
+        judged = self.judged
+        should = trial.perturbation.should
         own = _sides(own_values(before, judged.rubric), own_values(after, judged.rubric))
         best = own
         if judged.has_expected:
@@ -165,7 +167,8 @@ ONE_VERDICT = (
 
 def _order(judge: VerdictTable) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
-    orders, reason = [verdict.order for verdict in judge.valid], ""
+    orders = [verdict.order for verdict in judge.valid]
+    reason = ""
     if orders and all(order == tuple(sorted(order)) for order in orders):
         reason = AS_FILED
     elif len(orders) == 1:
@@ -200,7 +203,8 @@ def _slot_effects(judge: VerdictTable) -> ndarray:
 
     Verdicts on one response, and those that lack a value, are left out.
     """
-    panel, values = judge.panel, judge.best
+    panel = judge.panel
+    values = judge.best
     sums = np.bincount(panel.group, values, len(panel.sizes))
     mean = sums / np.maximum(panel.sizes, 1)
     apart = in_steps(values - mean[panel.group], judge.step)
@@ -237,27 +241,33 @@ class CriteriaReader:
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome:
         """Compare the criteria of both sides; those that are unread on a side are counted apart."""
-        case, should = trial.clean.case, trial.perturbation.should
+        case = trial.clean.case
+        should = trial.perturbation.should
         points = np.array([criterion.points for criterion in case.criteria], float)
         met = np.array([_met(before, case), _met(after, case)], float)
-        known, read = is_known(met[0]), is_known(met).all(axis=0)
+        known = is_known(met[0])
+        read = is_known(met).all(axis=0)
         gained = np.where(read, (met[1] - met[0]) * np.sign(points), 0.0)
         is_good = met[0] == (points > 0)  # what could be lost; the other criteria could be gained
         possible = points.clip(0).sum()
         shifts = [float(gained @ np.abs(points) / possible)] if read.any() and possible else []
         if should == "not rise":
-            hits, counted = gained > 0, read & ~is_good
+            hits = gained > 0
+            counted = read & ~is_good
         elif should == "fall":
-            hits, counted = gained < 0, read & is_good
+            hits = gained < 0
+            counted = read & is_good
         else:
-            hits, counted = gained != 0, read
+            hits = gained != 0
+            counted = read
             shifts = [abs(shift) for shift in shifts]
         counts = (int(which.sum()) for which in (hits, counted, known & ~read, known))
         return Outcome(trial, shifts, *counts)
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
-        cases, shares = self.judged.cases, self.judged.met
+        cases = self.judged.cases
+        shares = self.judged.met
         parts = [np.ones(len(shares)), is_known(shares), shares == 1]
         criteria, read, met = case_sums(parts, cases.case_of_item, len(cases)).T
         if perturbation.should == READ:

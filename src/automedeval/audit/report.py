@@ -9,7 +9,8 @@ HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
 
 def summary(result: JsonObject) -> list[str]:
     """Return sentences on whether the judge passes, what it fails, and what was not measured."""
-    judge, rows = result["judge"]["name"], result["perturbations"]
+    judge = result["judge"]["name"]
+    rows = result["perturbations"]
     return say("audit", judge=judge, passes=result["passes"], rows=rows)
 
 
@@ -17,8 +18,10 @@ def render(result: JsonObject) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     rows = []
     for row in result["perturbations"]:
-        share, shift = row["share"], row["shift"]
-        outcome, limit = row["outcome"] or UNDEFINED, row["limit"] or UNDEFINED
+        share = row["share"]
+        shift = row["shift"]
+        outcome = row["outcome"] or UNDEFINED
+        limit = row["limit"] or UNDEFINED
         count = share["n"] or shift["n"]
         rows.append((row["what"], outcome, span(share, 3), span(shift), limit, count))
     notes = [*say("audit_gaps", rows=result["perturbations"]), *result["notes"]]

@@ -109,9 +109,11 @@ class _CasePlan:
 
     def _trials(self) -> list[Trial]:
         """Return a trial of each edit whose turn it is, on the first of some answers that it can change."""
-        changes, most = self.perturbation.changes, self.planner.most
+        changes = self.perturbation.changes
+        most = self.planner.most
         edits = list(self.perturbation.edits)
-        worst, best = self.answers[0], self.answers[-1]
+        worst = self.answers[0]
+        best = self.answers[-1]
         answers = [worst]
         place: int | None = None
         if changes == "nothing":
@@ -123,7 +125,8 @@ class _CasePlan:
         elif changes == "good answer":  # the best first, never the worst of several
             answers = [*self.answers[:0:-1]] or answers
         elif changes == "other answer":
-            answers, place = [best] if best is not worst else [], worst.index
+            answers = [best] if best is not worst else []
+            place = worst.index
             edits = edits or [COPY]
         else:
             in_order = sorted(self.answers, key=lambda answer: answer.index)
@@ -178,7 +181,8 @@ class _CasePlan:
         return None
 
     def _names(self, answer: ValuedAnswer) -> dict[str, object]:
-        request, rubric = answer.request, self.planner.rubric
+        request = answer.request
+        rubric = self.planner.rubric
         rubric = rubric.about(request.case.criteria) if request.checklist else rubric
         place = request.slots.index(answer.index)
         return names_for(rubric, len(request.slots), place, question_text(request.case.question))

@@ -123,10 +123,12 @@ class BaseJudge(ABC):
     def _differing(self, request: Request) -> dict[str, list[JsonObject]]:
         """Return model → the numbers that differ from the reference and the books, of the responses that could be compared."""
         case = request.case
-        question, reference = question_text(case.question), reference_of(case)
+        question = question_text(case.question)
+        reference = reference_of(case)
         marks_of = {}
         for index in request.slots:
-            text, passages = case.responses[index].text, self.passages_on(request, index)
+            text = case.responses[index].text
+            passages = self.passages_on(request, index)
             marks, unread = marked_numbers(question, text, reference, passages)
             if unread is None:
                 marks_of[case.models[index]] = marks

@@ -33,7 +33,8 @@ class BaselineJudge(ApartJudge):
     name: str | None = None
     encoder: TextEncoder | None = None
 
-    rubric_name, fingerprint = COUNTED, ""
+    rubric_name = COUNTED
+    fingerprint = ""
     blind_to = UNSEEN
 
     def __post_init__(self) -> None:

@@ -28,7 +28,8 @@ from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response, choice_names
 
 QUESTION = packaged("judges", "questions")["value"]
-LABEL, WORDING = f"value@{QUESTION['version']}", QUESTION["wording"].strip()
+LABEL = f"value@{QUESTION['version']}"
+WORDING = QUESTION["wording"].strip()
 PASSAGES = 2  # of books, that are shown for the question and for each response
 
 
@@ -135,7 +136,8 @@ class Judge(BaseJudge):
         slots = len({slot.name.partition(",")[0] for slot in prompt.slots})
         if not read_answer(answer, self.wording, slots).valid:
             return answer
-        usage, odds = Counter(answer.usage), list[dict[str, float]]()
+        usage = Counter(answer.usage)
+        odds = list[dict[str, float]]()
         for question in self._questions(prompt, answer):
             reply = yield question
             usage.update(reply.usage)
@@ -195,7 +197,8 @@ class Judge(BaseJudge):
         return super().record(request, error, **values)
 
     def verdict(self, request: Request, answer: Answer) -> Verdict:
-        slots, case = request.slots, request.case
+        slots = request.slots
+        case = request.case
         reading = read_answer(answer, self.wording, len(slots))
         values: JsonObject = {"rationale": reading.rationale, "usage": answer.usage}
         values |= {"raw": answer.text, "truncated": answer.truncated}

@@ -77,7 +77,8 @@ class ChecklistJudge(Judge):
         """Return the verdict of the answers to the prompts of a response; it is invalid if no criterion could be read."""
         met: list[bool | None] = []
         chances: list[float | None] = []
-        errors, rationales = [], []
+        errors = []
+        rationales = []
         usage: Counter[str] = Counter()
         for reply, criterion in zip(answer, request.case.criteria, strict=True):
             usage.update(reply.usage and {"requests": 1} | reply.usage)

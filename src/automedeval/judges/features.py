@@ -55,10 +55,12 @@ def read_responses(cases: Sequence[Case], pair_reader: PairReader) -> np.ndarray
     texts = [response.text for response in responses]
     encoded = encode([*questions, *references, *texts], pair_reader.encoder)
     features = np.full((len(texts), len(FEATURES)), np.nan)
-    rows, overlaps = iter(features), iter(rouge_l(cases))
+    rows = iter(features)
+    overlaps = iter(rouge_l(cases))
     pairs: list[tuple[np.ndarray, tuple[str, str]]] = []
     for case, question, reference in zip(cases, questions, references):
-        asked, known = encoded.get(question), encoded.get(reference)
+        asked = encoded.get(question)
+        known = encoded.get(reference)
         for response, row, overlap in zip(case.responses, rows, overlaps):
             text = encoded.get(response.text)
             if asked and text:

@@ -29,7 +29,8 @@ CRITERIA = (
 )
 # The kinds of judges, see `parse_model`, that see each response once, by itself, and those of them that read no passages of a
 # store. Any other kind is a language model: it reads any rubric, in every order and as often as wanted.
-_APART, _WITHOUT_BOOKS = ("small", "likelihood", "baseline"), ("likelihood", "baseline")
+_APART = ("small", "likelihood", "baseline")
+_WITHOUT_BOOKS = ("likelihood", "baseline")
 GUIDED = "automedeval_guided"  # shows the reference
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 
@@ -114,7 +115,8 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Planner:
     They are those of `plan_requests`; `load_judge`, which needs no plan, has all of its own checked.
     """
     kind = parse_model(spec)[0]
-    is_checklist, is_apart = rubric.mode == "checklist", kind in _APART
+    is_checklist = rubric.mode == "checklist"
+    is_apart = kind in _APART
     fault = None
     if options.get("search") and kind in _WITHOUT_BOOKS:
         fault = "reads no books: no --evidence"

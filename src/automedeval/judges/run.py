@@ -62,7 +62,8 @@ def judge_missing(
     A request that an endpoint did not answer is left out: the next run asks it again. The processes take requests in turn, and
     the windows of each stay what they are, so that a resumed run composes the same batches. `name` labels the progress bar.
     """
-    rank, count = log.processes.rank, log.processes.count
+    rank = log.processes.rank
+    count = log.processes.count
     judge.chat.set_date(run_date(log.run_file))
     own: Iterator[Request] = islice(requests, rank, None, count)
     if not judge.chat.batched:  # the requests of an endpoint are packed anew

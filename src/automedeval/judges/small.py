@@ -68,7 +68,8 @@ class Scale:
         order = panel.relations(shares)
         gaps = ((features[first] - features[second]) * order[:, None])[order != 0]
         weights = order_weights(gaps)
-        total, slope = features @ weights, 0.0
+        total = features @ weights
+        slope = 0.0
         if weights.any():
             intercept, slope = fit_logistic(
                 np.column_stack([np.ones(len(total)), total]), shares, ridge=1e-6
@@ -113,13 +114,15 @@ class SmallJudge(ApartJudge):
 
     def __post_init__(self) -> None:
         assert self.rubric.scale is not None  # `planner` refuses other rubrics
-        self.wording, self._scale = self.rubric, self.rubric.scale
+        self.wording = self.rubric
+        self._scale = self.rubric.scale
         self.name = self.name or "small"
         self.rubric_name = self.rubric.name
 
     @property
     def fingerprint(self) -> str:
-        encoder, adapter = self.pair_reader.encoder, fingerprint(self.pair_reader.adapter, [])
+        encoder = self.pair_reader.encoder
+        adapter = fingerprint(self.pair_reader.adapter, [])
         scales = {"scales": _written(self.scales)}
         read = [READING, encoder.fingerprint, adapter, scales, self._scale]
         if self.search:
@@ -187,11 +190,13 @@ def load_small_judge(
 
     RecordError: there is no description of one, a library or the encoder is missing, or it is not the encoder of the adapter.
     """
-    file, place = folder / "judge.json", checkpoint_folder(encoder.place)
+    file = folder / "judge.json"
+    place = checkpoint_folder(encoder.place)
     with foreign_errors_at(f"{file}: not the description of a small judge"):
         content = json.loads(file.read_text(encoding="utf-8"))
         base = content["encoder"]
-        name, trained_on = base["name"], base["fingerprint"]
+        name = base["name"]
+        trained_on = base["fingerprint"]
         written = content["scales"]
         scales = {name: Scale(**written[name]) for name in SCALES if name in written}
         shares_by(scales, np.empty((0, len(FEATURES))))  # fails for features that are not read

@@ -63,7 +63,8 @@ class Verdicts(list[Verdict]):
         """
         import pandas  # comes with datasets
 
-        by_id, table = {case.id: case for case in cases}, []
+        by_id = {case.id: case for case in cases}
+        table = []
         for verdict in self:
             case = by_id.get(verdict.case_id)
             models = verdict.models or (case.models if case else ())

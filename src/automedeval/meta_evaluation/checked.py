@@ -126,9 +126,11 @@ def _in_brackets(parts: Sequence[str]) -> str:
 
 def marked(text: str, passages: Sequence[JsonObject]) -> Markup:
     """Return an answer as HTML with passages of it marked, from `start` to `end`, in their order; they may overlap."""
-    page, position = Markup(), 0
+    page = Markup()
+    position = 0
     for passage in passages:
-        start, end = max(passage["start"], position), passage["end"]
+        start = max(passage["start"], position)
+        end = passage["end"]
         if start < end:
             page += text[position:start]
             page += Markup("<mark>{}</mark>").format(text[start:end])
@@ -143,7 +145,8 @@ def check_page(
     settings: JsonObject,
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
-    rows, against = check_rows(figures), AGAINST[settings["evidence"]]
+    rows = check_rows(figures)
+    against = AGAINST[settings["evidence"]]
     head = list(rows[0]) if rows else []
     table = PageTable(head, [list(row.values()) for row in rows], "Answers by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
@@ -162,7 +165,8 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     writer.writeheader()
     for response, answer in _with_answers(cases, checked):
         for mark in response.differs:
-            sentence, passage = mark["sentence"], mark["passage"]
+            sentence = mark["sentence"]
+            passage = mark["passage"]
             numbers = {"number": sentence[1], "beside": passage[1]}
             words = {"statement": "".join(sentence), "passage": "".join(passage)}
             cells = answer | mark | numbers | words

@@ -58,7 +58,8 @@ class Audit:
         """Return what the content of audit.json says of dangers and patients."""
         rows = {row["name"]: row for row in audit["perturbations"]}
         known = cls(audit["cases"]["cases"], audit["passes"])
-        patient, danger = rows.get("patient"), rows.get("danger")
+        patient = rows.get("patient")
+        danger = rows.get("danger")
         # A user's own perturbation of this name may lack it.
         if patient and "tried" in patient["shift"]:
             alike = {"largest": patient["shift"], "turned": patient["share"]}
@@ -124,7 +125,8 @@ def is_trusted(profile: JudgeProfile) -> bool:
 def facts_of(profile: JudgeProfile) -> dict[str, str]:
     """Return the facts, what each is about → its sentences, in the order in which they are shown; none that says nothing."""
     harm = harm_in_words(profile.harm)[0] if profile.harm else ""
-    judge, given = called(profile.judge), {"least": LEAST_RATED, "unseen": UNSEEN}
+    judge = called(profile.judge)
+    given = {"least": LEAST_RATED, "unseen": UNSEEN}
     return say_by_name("facts", known=profile, judge=judge, harm=harm, in_words=in_words, **given)
 
 

@@ -18,7 +18,8 @@ from automedeval.records import JsonObject, Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
 
-WON, MEAN = "share of pairs won", "mean score"
+WON = "share of pairs won"
+MEAN = "mean score"
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
 
 

@@ -15,7 +15,8 @@ from automedeval.records import Case, digest, patient_question
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # scripts without spaces between words: a character is a word
 WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
-K1, B = 1.5, 0.75  # of BM25: the usual values
+K1 = 1.5  # of BM25: the usual values
+B = 0.75
 
 
 def words(text: str) -> list[str]:
@@ -47,7 +48,8 @@ class Collection:
         for case in cases:
             for response in case.responses:
                 tokens = words(response.text)
-                size, length = size + 1, length + len(tokens)
+                size = size + 1
+                length = length + len(tokens)
                 frequency.update(set(tokens))
         return cls(size, length / size if length else 1.0, frequency)
 

@@ -73,7 +73,8 @@ class ChatArguments:
     timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
     # No arguments: whether no server is asked, since requests go into a file or are counted; whether `load` reads the weights,
     # which counting tokens does not need; by the checkpoint's name what --dtype auto chose here, which is recorded.
-    unasked, loads = False, True
+    unasked = False
+    loads = True
     computed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:

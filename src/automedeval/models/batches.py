@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 # Largest number of tokens of a batch, if each of its texts had those of the longest. A processor is faster with few: what a
 # layer computes of them stays in its cache.
-BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
+BATCH_TOKENS = 8192
+BATCH_TOKENS_ON_CPU = 1024
 
 
 def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:

@@ -119,7 +119,8 @@ def base_of(folder: Path) -> Path:
     if not file.is_file() or not (folder / "config.json").is_file():
         return folder
     config = read_json(file)
-    base, revision = config["base_model_name_or_path"], config.get("revision")
+    base = config["base_model_name_or_path"]
+    revision = config.get("revision")
     is_of_hub = revision and not Path(base).exists()
     return checkpoint_folder(f"{base}@{revision}" if is_of_hub else base)
 

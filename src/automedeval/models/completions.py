@@ -40,7 +40,8 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     if not completion.get("choices"):
         raise ValueError("it has no choices")
     choice = completion["choices"][0]
-    reason, message = choice.get("finish_reason"), choice["message"]
+    reason = choice.get("finish_reason")
+    message = choice["message"]
     usage = token_counts(completion.get("usage") or {})
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # in parts, of which those of another type are thoughts

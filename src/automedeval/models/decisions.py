@@ -78,7 +78,8 @@ class DecisionChat(OpenAIChat):
         return told | {"answers": [told["answers"][number] for number in questions]}
 
     def _read(self, completion: Any, body: JsonObject) -> Answer:
-        answers, questions = completion["answers"], body["questions"]
+        answers = completion["answers"]
+        questions = body["questions"]
         counts = completion.get("usage") or {}
         usage = token_counts(
             {

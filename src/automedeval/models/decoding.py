@@ -39,7 +39,8 @@ class _BufferLayer(DynamicLayer):
         self.rows, self.start, self.end = slice(0, count), 0, 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        self.dtype, self.device = self.kept_as, key_states.device
+        self.dtype = self.kept_as
+        self.device = key_states.device
         self.keys, self.values = (
             states.new_zeros(
                 self.count, states.shape[1], self.capacity, states.shape[3], dtype=self.dtype
@@ -201,7 +202,8 @@ class Batch:
         Its own last tokens fill the forward pass.
         """
         width = max(map(len, tokens))
-        end, self.length = self.length, self.length + width
+        end = self.length
+        self.length = self.length + width
         for place, new in enumerate(tokens):
             row = self.rows[place]
             row.tokens.extend(new)
@@ -247,11 +249,13 @@ class Batch:
         """Exclude an active row from later forward passes by swapping it with the last active row."""
         last = self.active - 1
         if place != last:
-            row, other = self.rows[place], self.rows[last]
+            row = self.rows[place]
+            other = self.rows[last]
             seen = slice(min(row.begin, other.begin), self.length)
             for states in states_of(self.layers):
                 states[[place, last], :, seen] = states[[last, place], :, seen]
-            self.rows[place], self.rows[last] = other, row
+            self.rows[place] = other
+            self.rows[last] = row
         self.active = last
 
 
@@ -265,7 +269,8 @@ class SingleRow(Batch):
 
     def _advance(self, tokens: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
         """Append tokens: one goes on from the model's states, after several all are computed anew, as models differ in it."""
-        (new,), fed = tokens, self.rows[0].tokens
+        (new,) = tokens
+        fed = self.rows[0].tokens
         before = len(fed)
         fed.extend(new)
         if len(new) != 1 or before <= self.switch < len(fed):
@@ -300,7 +305,8 @@ def write_free(
     while batch.active:
         chosen = choose(batch.logits).tolist()
         for place in reversed(range(batch.active)):
-            row, token = batch.rows[place], chosen[place]
+            row = batch.rows[place]
+            token = chosen[place]
             if token not in ends:
                 if stops([*row.written, token]):
                     row.pending = token
@@ -322,7 +328,8 @@ def draw(
     size = logits.shape[-1]
     best, tokens = logits.nan_to_num().topk(min(top_k or size, size), dim=-1)
     if logits.device.type == "mps":  # it has no float64
-        best, tokens = best.cpu(), tokens.cpu()
+        best = best.cpu()
+        tokens = tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     reached = odds.cumsum(dim=-1)
     drawn = [row.chance.random() for row in rows[: len(logits)]]

@@ -57,7 +57,8 @@ from automedeval.models.network import (
 from automedeval.models.tokenization import PromptEncoder, shared_start
 
 LOG = logging.getLogger(__name__)
-ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
+ROOM_ON_CPU = 65_536  # most tokens of a batch
+ROOM_ON_GPU = 262_144
 MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
 LEAST = 64  # tokens of a free text that the window must leave
 LEAD = "\n"  # ends the prompt; a stop that begins with a line break may begin with this one
@@ -74,7 +75,8 @@ def batch_room(outline, device: str) -> int:
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     token = 2 * config.num_hidden_layers * heads * head * cache_dtype(outline).itemsize
-    room, most = 2 * 2**30, ROOM_ON_CPU
+    room = 2 * 2**30
+    most = ROOM_ON_CPU
     if torch.device(device).type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         memory = total if free > 0.9 * total else free
@@ -262,7 +264,8 @@ class LocalChat(Chat):
             is_full = too_long or (len(batch) + 1) * row.length > self.batch_tokens
             if batch and (alone or is_full or batch[0].shape != row.shape):
                 yield batch
-                batch, alone = [], False
+                batch = []
+                alone = False
             batch.append(row)
         if batch:
             yield batch
@@ -271,7 +274,8 @@ class LocalChat(Chat):
     def _answer_batch(self, replies: list["_Reply"]) -> list[Answer]:
         """Answer prompts of one form."""
         batch = self._batch(replies, self.forward_tokens)
-        behind, following = "\n", ""
+        behind = "\n"
+        following = ""
         for literal, part, following in steps_of(replies[0].parts):
             if isinstance(part, Slot):
                 self._choose_value(batch, literal, part, following)
@@ -318,7 +322,8 @@ class LocalChat(Chat):
         if self.temperature:
             chosen = draw(batch.rows, odds.log(), self.temperature)
         for reply, winner, chances in zip(batch.rows, chosen.tolist(), odds.tolist()):
-            ids, value = values[winner], slot.values[winner]
+            ids = values[winner]
+            value = slot.values[winner]
             reply.unfed = ids[: len(ids) - ending]
             reply.values.append(value)
             reply.odds.append(dict(zip(slot.values, chances)))

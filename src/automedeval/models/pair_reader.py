@@ -33,7 +33,8 @@ class PairReader:
 
     @cached_property
     def _network(self) -> Any:
-        base, device = self.encoder.folder, self.encoder.device
+        base = self.encoder.folder
+        device = self.encoder.device
         if not self.encoder.plain:
             from automedeval.models.cross_encoder import load_cross_encoder
 

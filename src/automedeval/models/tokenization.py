@@ -158,7 +158,8 @@ class PromptEncoder:
 
 def shared_start(sequences: Sequence[Ids]) -> Ids:
     """Return the tokens with which all of these sequences begin."""
-    first, last = min(sequences), max(sequences)
+    first = min(sequences)
+    last = max(sequences)
     for place, token in enumerate(first):
         if token != last[place]:
             return first[:place]

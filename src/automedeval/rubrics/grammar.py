@@ -23,7 +23,8 @@ from automedeval.rubrics.values import SEEN, ParsedAnswer, folded, words
 NO_SCORE_LINE = "no score line"
 CUT_OFF = "the answer was cut off at its token limit"
 # In a form they stand in the place of a value, and of a rationale.
-VALUE, PROSE = "\ue000", "\ue001"
+VALUE = "\ue000"
+PROSE = "\ue001"
 _RATIONALES = {
     "score_line": Free(stop="\nScore"),
     "score_first": Free(stop=""),
@@ -87,7 +88,8 @@ def _json_form(rubric: Rubric, slots: int, rationale: bool) -> str:
     if choices_key:
         answer = {choices_key: answer}
     if rationale_key and rationale:
-        reason, fields = {rationale_key: PROSE}, list(rubric.output)
+        reason = {rationale_key: PROSE}
+        fields = list(rubric.output)
         is_last = rubric.sums_up and fields.index("score_key") < fields.index("rationale_key")
         answer = answer | reason if is_last else reason | answer
     written = json.dumps(answer, ensure_ascii=False)
@@ -134,7 +136,8 @@ def _written(reading: ParsedAnswer, rubric: Rubric) -> tuple[str, list[list[int]
     """Return the text of valid values, and where each of them stands in it."""
     slots = len(reading.scores) if reading.scores else 2
     values = _values(reading, rubric)
-    text, spans = "", []
+    text = ""
+    spans = []
     for part in answer_parts(rubric, slots, reading.rationale is not None):
         if isinstance(part, Slot):
             value = values.pop(0)
@@ -178,7 +181,8 @@ def parse_verdict(
     """
     control = CONTROL_TOKEN.search(text)
     if control:
-        text, truncated = text[: control.start()], False
+        text = text[: control.start()]
+        truncated = False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
     try:
@@ -241,7 +245,8 @@ def same_on_every_criterion(scores: Sequence[int], rubric: Rubric) -> ParsedAnsw
 
 def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     """Return the parsed answer of scores on several criteria, in the order of `answer_parts`: all of a slot, then the next."""
-    names, count = rubric.output_criteria, len(rubric.criteria)
+    names = rubric.output_criteria
+    count = len(rubric.criteria)
     scores = {}
     for criterion in rubric.criteria:
         scores[criterion.name] = tuple(values[names.index(criterion.name) :: count])
@@ -354,13 +359,15 @@ def _read_score_line(text: str, rubric: Rubric, slots: int, truncated: bool) -> 
     headers = list(_HEADER.finditer(seen)) or list(_INLINE.finditer(seen))
     if not headers:
         raise _Invalid(NO_SCORE_LINE)
-    header, opened = headers[-1], _opened(seen)
+    header = headers[-1]
+    opened = _opened(seen)
     named = list(_pattern("slot_score", rubric).finditer(seen, header.end()))
     starts = [slot.start() for slot in named] or [len(seen)]
     if _surplus(seen[header.end() : starts[0]], opened):
         named = []
     scores: dict[int, int] = {}
-    reasons, rest = [], ""
+    reasons = []
+    rest = ""
     for slot, stop in zip(named, [*starts[1:], len(seen)]):
         _check_score(slot, scores, slots)
         scores[int(slot[1])] = int(slot["score"])
@@ -444,7 +451,8 @@ def _json_objects(text: str) -> Iterator[tuple[dict, int]]:
 def _read_json(text: str, rubric: Rubric, slots: int, truncated: bool) -> Reading:
     """Read the last object that answers; nothing but marks may stand behind it."""
     names = _slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria
-    choices_key, rationale_key = folded(rubric.key("choices")), folded(rubric.key("rationale"))
+    choices_key = folded(rubric.key("choices"))
+    rationale_key = folded(rubric.key("rationale"))
     for members, end in reversed(list(_json_objects(text))):
         rationale = members.pop(rationale_key, None) if rationale_key else None
         answers = members.get(choices_key) if choices_key else members

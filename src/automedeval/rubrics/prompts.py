@@ -60,7 +60,8 @@ def template_fingerprint(name: str) -> str:
 
 
 def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
-    pieces, size = [], 0
+    pieces = []
+    size = 0
     for piece in template.blocks[name](template.new_context(names)):
         size += len(piece)
         if size > LONGEST:

@@ -15,7 +15,8 @@ from automedeval.records.patterns import all_filled
 
 DOCTOR = "Doctor"
 # The small judge's rationale quotes the question, on one line, and has each step on all doctors.
-COMPOSED, ON_ALL = "Composed by a template.\n", "\nStep 2: "
+COMPOSED = "Composed by a template.\n"
+ON_ALL = "\nStep 2: "
 _HEADING = re.compile(r"\A\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
 _CARDINALS = "one|two|three|four|five|six|seven|eight|nine|ten"

@@ -36,7 +36,8 @@ TAKES = (
 )
 INPUTS = ("question", "responses", "reference")
 # They stand for a rubric in verdicts of judges without a scale.
-LIKELIHOOD, COUNTED = "likelihood@1", "baseline@1"
+LIKELIHOOD = "likelihood@1"
+COUNTED = "baseline@1"
 CHOICES = ("a", "b", "tie", "neither")
 READINGS = ("met", "not_met")  # what a checklist says of a criterion
 # Errors that people find in verdicts.

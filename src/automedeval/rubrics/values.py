@@ -27,7 +27,8 @@ class _Seen(dict[int, str | None]):
     """What a reader sees of each character: nothing of an invisible one, a plain blank for every blank, and line breaks."""
 
     def __missing__(self, letter: int) -> str | None:
-        sign, kind = chr(letter), unicodedata.category(chr(letter))
+        sign = chr(letter)
+        kind = unicodedata.category(chr(letter))
         invisible = kind in ("Cf", "Me") or (kind == "Cc" and not sign.isspace())
         blank = sign if sign in "\t\n\r" else " " if kind == "Zs" else "\n"
         self[letter] = None if invisible else blank if sign.isspace() else sign

@@ -146,7 +146,8 @@ def accuracies(panel: Panel, people: ndarray, judge: ndarray) -> Statistics:
     """
     rated = is_known(people)
     right = people == judge
-    case, triples = panel.case_of_pair, panel.triples
+    case = panel.case_of_pair
+    triples = panel.triples
     rated_triples = rated[triples].all(axis=1)
     right_triples = right[triples].all(axis=1)
     case_of_triple = case[triples[:, 0]]
@@ -202,7 +203,8 @@ def no_spread(count: ndarray, total: ndarray, squares: ndarray) -> ndarray:
 def rank_correlation(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
     """Return Spearman's correlation over all responses that both scored; every resample is ranked again."""
     both = is_known(people) & is_known(judge)
-    case, n = panel.case[both], int(both.sum())
+    case = panel.case[both]
+    n = int(both.sum())
     if n < 2:
         return undefined(panel.cases, n, "fewer than two responses")
     x = _levels(people[both])

@@ -306,9 +306,26 @@ def t_test(estimate: Estimate) -> float | None:
     return _two_sided(estimate, lambda draws: estimate.value / draws.std())
 
 
+def exact_test(signs: ndarray, clusters: ndarray) -> float:
+    """Return the two-sided p-value of the sum of 1, 0 and -1 [cases]: all clusters may be turned round.
+
+    If each is as likely to be the other way round, it is at most 0.05 in at most 5 % of samples,
+    however small, with any ties. Of cases that are no clusters it is that of the sign test.
+    """
+    sums = np.bincount(clusters, signs).astype(int)
+    sizes, counts = np.unique(np.abs(sums[sums != 0]), return_counts=True)
+    chances = np.ones(1)  # of each sum, from the lowest one
+    for size, count in zip(sizes, counts):
+        turned = scipy.stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        chances = np.convolve(chances, np.kron(turned, np.eye(1, 2 * size)[0]))
+    tail = chances[: sizes @ counts - abs(sums.sum()) + 1].sum()
+    return min(1.0, float(2 * tail))
+
+
 def _two_sided(estimate: Estimate, z: Callable[[ndarray], float]) -> float | None:
     """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `estimate_from`."""
-    draws, cases = estimate.draws, estimate.cases
+    draws = estimate.draws
+    cases = estimate.cases
     defined = draws[is_known(draws)]
     is_whole = estimate.value is not None and cases > 1 and len(defined) == len(draws) > 0
     if is_whole and _constant(defined):

@@ -37,7 +37,8 @@ def calibration_error(
     gaps = np.zeros((cases, int(place.max(initial=0)) + 1))
     np.add.at(gaps, (case, place), judge - people)
     count = np.bincount(case, minlength=cases)
-    means, n = divide(gaps.sum(axis=0), count.sum()), len(judge)
+    means = divide(gaps.sum(axis=0), count.sum())
+    n = len(judge)
     signed = np.zeros(cases)
     for in_fold in each_fold(np.arange(cases), FOLDS):
         signed[in_fold] = gaps[in_fold] @ np.sign(gaps[~in_fold].sum(axis=0))

@@ -34,7 +34,8 @@ def checklist_scores(points: ndarray, met: ndarray, response: ndarray, responses
         met: float [items], whether it is met, or in what share of the runs; NaN where that could not be read.
         response: int [items], the number of the response of each item, from 0; responses: how many there are.
     """
-    unread, earned = np.isnan(met), points * met
+    unread = np.isnan(met)
+    earned = points * met
     least = np.where(unread, points.clip(None, 0), earned)
     most = np.where(unread, points.clip(0), earned)
     possible = np.bincount(response, points.clip(0), responses)

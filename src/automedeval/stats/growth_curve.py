@@ -27,7 +27,8 @@ NO_REST = (
 )
 OVER_ONE = "the measured rounds slow down too little: their limit would be above 1"
 # Bounds of u, v and q in the fit. u = 0.8 is a limit of 1.95, so that limits above 1 are found, and then refused.
-LOWEST, HIGHEST = (0.8, 0.0, 0.0), (np.inf, np.inf, 1.0)
+LOWEST = (0.8, 0.0, 0.0)
+HIGHEST = (np.inf, np.inf, 1.0)
 RATES = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)  # values of q that the fit begins at
 NEARLY = 1e-6
 

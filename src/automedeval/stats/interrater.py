@@ -35,7 +35,8 @@ def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> Statistic
     """
     rated = is_known(ratings)
     use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
-    rated, n = rated[use], int(use.sum())
+    rated = rated[use]
+    n = int(use.sum())
     who = "all raters" if crossed else "two or more"
     reason = f"fewer than two responses that were rated by {who}, or all ratings are the same"
     values = centred(ratings[use], rated)

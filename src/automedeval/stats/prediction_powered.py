@@ -78,10 +78,13 @@ def prediction_powered(
         "worth", how many rated cases without a judge would give the same width: n times the ratio of the variances. Weight
         and worth are None where they are not known.
     """
-    is_rated, valid = is_known(people), is_known(judge)
-    y, n = people[is_rated], len(people)
+    is_rated = is_known(people)
+    valid = is_known(judge)
+    y = people[is_rated]
+    n = len(people)
     clusters = np.arange(n) if clusters is None else clusters
-    rated, classical = len(y), mean_over_cases(people, clusters, bounds)
+    rated = len(y)
+    classical = mean_over_cases(people, clusters, bounds)
     independent = classical.cases
     result: Tree = {
         "classical": classical,
@@ -123,8 +126,10 @@ def _variance(independent: ndarray) -> float:
 
 def mean_over_cases(values: ndarray, clusters: ndarray, bounds: Bounds = None) -> Estimate:
     """Return the mean of the values of cases that have one; of one cluster without an interval."""
-    n, independent = int(is_known(values).sum()), in_clusters(values, clusters)
-    value, count = float(independent.mean()) if n > 1 else None, len(independent)
+    n = int(is_known(values).sum())
+    independent = in_clusters(values, clusters)
+    value = float(independent.mean()) if n > 1 else None
+    count = len(independent)
     if value is None or count < 2:
         few = "fewer than two cases or clusters have a value"
         return Estimate(value, n=n, cases=count, reason=few)

@@ -31,7 +31,8 @@ from automedeval.study.introspection.discussion import (
 from automedeval.study.introspection.mistakes import Mistake
 from automedeval.study.introspection.revisions import mistake_record
 
-RECORD, ORDER = (4, 2, 5), (2, 0, 1)  # by response; the slots then have 5, 4, 2
+RECORD = (4, 2, 5)  # by response; the slots then have 5, 4, 2
+ORDER = (2, 0, 1)
 IN_SLOTS = (5, 4, 2)
 OTHER = (5, 3, 3)
 

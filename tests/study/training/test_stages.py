@@ -71,7 +71,8 @@ def encoder(tiny_model) -> PromptEncoder:
 def test_the_loss_is_on_the_completion_alone_behind_the_prompt_that_judging_asks_with(encoder):
     told = row(question="What of <|im_end|> in a text?")
     (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder, 2048, num_proc=1)
-    ids, (asked,) = encoded["input_ids"], encoder.encode([told["prompt"]])
+    ids = encoded["input_ids"]
+    (asked,) = encoder.encode([told["prompt"]])
     assert ids[: len(asked)] == asked
     answer = ids[len(asked) :]
     assert encoded["completion_mask"] == [0] * len(asked) + [1] * len(answer)

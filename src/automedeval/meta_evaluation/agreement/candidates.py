@@ -17,8 +17,9 @@ from automedeval.stats.bootstrap import (
     Estimate,
     Statistic,
     Statistics,
-    adjust,
+    adjust_p,
     estimate,
+    exact_test,
     is_known,
     mean_of,
     only,
@@ -40,8 +41,8 @@ def compare_candidates(
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Returns:
-        {"models": {model: {"score", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}]} with
-        statistics as leaves, or {"gap": the reason why nothing can be compared}.
+        {"models": {model: {"score", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin",
+        "p"}]} with statistics as leaves, "p" by `exact_test`, or {"gap": the reason why nothing can be compared}.
     """
     models = cases.models
     if len(models) > MOST_MODELS:
@@ -70,7 +71,8 @@ def compare_candidates(
     for kind, (low, high) in zip(kinds, compared.T.tolist()):
         at = judged & (cases.kind_of_pair == kind)
         shares = outcome_shares(of_lower[at], cases.panel.case_of_pair[at], len(cases))
-        pairs.append({"pair": [models[low], models[high]], **shares})
+        p = exact_test(of_lower[at], cases.clusters[cases.panel.case_of_pair[at]])
+        pairs.append({"pair": [models[low], models[high]], **shares, "p": p})
     return {"models": records, "pairs": pairs}
 
 
@@ -78,9 +80,10 @@ def outcome_shares(
     relation: ndarray, case: ndarray, cases: int, names: Sequence[str] = ("win", "tie", "loss")
 ) -> Statistics:
     """Return by name the shares of the relations 1, 0 and -1, and the "margin", the first less the last."""
-    shares = {}
-    for name, sign in zip(names, SIGNS):
-        shares[name] = mean_of(relation == sign, case, cases, "no pair", SHARE)
+    shares = {
+        name: mean_of(relation == sign, case, cases, "no pair", SHARE)
+        for name, sign in zip(names, SIGNS)
+    }
     return shares | {"margin": mean_of(relation, case, cases, bounds=(-1.0, 1.0))}
 
 
@@ -93,8 +96,10 @@ def means_by_model(
     """
     places = np.arange(cases.responses) if places is None else places
     there = is_known(values)
-    places, values = places[there], values[there]
-    models, case = cases.model_of[places], cases.panel.case[places]
+    places = places[there]
+    values = values[there]
+    models = cases.model_of[places]
+    case = cases.panel.case[places]
     means: dict[str, Statistic | Estimate] = {}
     for number in np.unique(models).tolist():
         at = models == number
@@ -113,7 +118,8 @@ def shared_means(cases: Cases, values: ndarray, rated: ndarray | None) -> JsonOb
         The number of these "cases", of how many "of", the "means" by model, and those of "people" by their scores [responses];
         where there are no such cases, in all with a value.
     """
-    is_shared, there = _shared_cases(cases, values), is_known(values)
+    is_shared = _shared_cases(cases, values)
+    there = is_known(values)
     if is_shared.any():
         there = is_shared[cases.panel.case]
     record: JsonObject = {
@@ -157,14 +163,14 @@ def first_three(names: Sequence[str]) -> str:
 
 
 def with_tests(table: JsonObject) -> JsonObject:
-    """Return an estimated table of `compare_candidates` with the p-values of its margins.
+    """Return an estimated table of `compare_candidates` with the p-values adjusted for their number.
 
     Each pair has "more_cases" too: about how many more would make an unclear one clear, None where there is no number.
     """
     if "gap" in table:
         return table
     pairs = [pair | {"more_cases": None} for pair in table["pairs"]]
-    adjust(pairs, "margin")
+    adjust_p(pairs)
     unclear = [pair for pair in pairs if not _is_clear(pair)]
     for pair in unclear:  # Holm compares the clearest of them with this part of the level
         if needed := cases_needed(pair["margin"], SIGNIFICANT / len(unclear)):
@@ -173,7 +179,7 @@ def with_tests(table: JsonObject) -> JsonObject:
 
 
 def _is_clear(pair: JsonObject) -> bool:
-    return pair["p_adjusted"] is not None and pair["p_adjusted"] < SIGNIFICANT
+    return pair["p_adjusted"] < SIGNIFICANT
 
 
 def standing(table: JsonObject) -> JsonObject:
@@ -227,7 +233,8 @@ def _ranks(order: Sequence[str], clear: set[Two]) -> dict[str, str]:
     beaten = Counter(better for better, _ in clear)
     ranks = {}
     for model in order:
-        first, last = 1 + losses[model], len(order) - beaten[model]
+        first = 1 + losses[model]
+        last = len(order) - beaten[model]
         ranks[model] = f"{first}" if first == last else f"{first}–{last}"
     return ranks
 
@@ -269,9 +276,11 @@ def means_by_topic(cases: Cases, values: ndarray | None, scale: Bounds) -> list[
         return []
     records = []
     for topic, count in counts.most_common(MOST_TOPICS):
-        in_topic, means = is_shared & (topics == topic), {}
-        for name, at in cases.by_model(in_topic[cases.panel.case]):
-            means[name] = mean_over_cases(values[at], cases.cluster_of[at], scale).to_dict()
+        in_topic = is_shared & (topics == topic)
+        means = {
+            name: mean_over_cases(values[at], cases.cluster_of[at], scale).to_dict()
+            for name, at in cases.by_model(in_topic[cases.panel.case])
+        }
         if count > 1:
             records.append({"topic": topic, "cases": count, "models": means})
     return records

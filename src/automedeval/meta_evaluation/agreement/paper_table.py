@@ -125,9 +125,11 @@ def _add_p_values(columns: Sequence[str], ours: JsonObject, others: Sequence[Jso
 
 def _about(line: str, trainings: Rows) -> JsonObject:
     """Return a row of the table without its cells."""
-    count, what = len(trainings), "trainings"
+    count = len(trainings)
+    what = "trainings"
     if count == 1:
-        count, what = len(trainings[0].runs()), "runs"
+        count = len(trainings[0].runs())
+        what = "runs"
     valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
     due = sum(row.judge.verdicts_due.sum() for row in trainings)
     names = [row.name for row in trainings]
@@ -150,7 +152,8 @@ def _figures(column: str, trainings: Rows, records: Mapping[str, JsonObject]) ->
 
 def _difference(column: str, figures: Figures, record: JsonObject, ours: JsonObject) -> Estimate:
     """Return the difference of a judge's mean to ours on what both share; the records are their rows of the table."""
-    means, bounds = [], COLUMNS[column].bounds
+    means = []
+    bounds = COLUMNS[column].bounds
     for row in (record, ours):
         figure = row["cells"][column]["mean"]
         if figure.value is None:
@@ -168,7 +171,8 @@ def mark(p: float | None) -> str:
 
 def _on_shared_pairs(people: People, rows: Rows) -> dict[str, Figures]:
     """Return measure → the figures of these lines on the pairs and responses on which every run of theirs has a value."""
-    relation, rated = people.relations, people.scores
+    relation = people.relations
+    rated = people.scores
     for row in rows:
         relation = only(relation, is_known(row.people_relations(people)))
         for run in row.runs():
@@ -235,7 +239,8 @@ def gaps_in_words(table: JsonObject) -> dict[str, list[str]]:
     gaps: dict[str, list[str]] = defaultdict(list)
     for row in table["rows"]:
         for name, cell in row["cells"].items():
-            judge, label = row["judge"], COLUMNS[name].label
+            judge = row["judge"]
+            label = COLUMNS[name].label
             if cell["mean"]["value"] is None:
                 gaps[cell["mean"]["reason"]].append(f"{judge}, {label}")
             elif "difference" in cell and cell["p"] is None:

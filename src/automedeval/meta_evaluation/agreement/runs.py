@@ -27,10 +27,12 @@ def trainings_of(rows: Rows) -> dict[str, list[Row]]:
     names = {row.judge.name for row in rows}
     numbered: dict[tuple[str, str | None], list[tuple[int, Row]]] = defaultdict(list)
     for row in rows:
-        name, number = row.judge.name, -1
+        name = row.judge.name
+        number = -1
         match = re.fullmatch(r"(.+)-run(\d+)", name)
         if match and match[1] in names:
-            name, number = match[1], int(match[2])
+            name = match[1]
+            number = int(match[2])
         numbered[name, row.criterion].append((number, row))
     trainings = {}
     for of_judge in numbered.values():

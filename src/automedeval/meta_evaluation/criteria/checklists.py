@@ -82,7 +82,8 @@ def people_of(labels: Labels, cases: Cases) -> People:
             "no response has a strict majority of labels on each of its criteria, and positive "
             "points"
         )
-    who, alone = "1 physician", People.alone
+    who = "1 physician"
+    alone = People.alone
     if len(labels) > 1:
         who = f"the majority of {len(labels)} physicians"
         alone = "physicians stand beside each other by the criteria that they labelled"
@@ -116,7 +117,8 @@ def _balanced_accuracy(tables: ndarray) -> ndarray:
 def auroc(chance: ndarray, truth: ndarray, case: ndarray) -> Statistic:
     """Return how often a met pair has a higher probability than one that is not met, a tie counting half."""
     defined = is_known(chance) & is_known(truth)
-    truth, case = truth[defined], case[defined]
+    truth = truth[defined]
+    case = case[defined]
     levels = np.unique(chance[defined], return_inverse=True)[1]
 
     def share(counts: ndarray) -> ndarray:
@@ -167,7 +169,8 @@ def certificate_of(cases: Cases, readings: Judges, labels: Labels) -> JsonObject
     majority = majority_of(labels)
     judges, physicians, judged = {}, {}, {}
     for reading in readings:
-        met, chance = strict_majority(reading.met), reading.per_item("met_probabilities")
+        met = strict_majority(reading.met)
+        chance = reading.per_item("met_probabilities")
         asked = reading.asked[cases.response_of]
         judges[reading.name] = measures(cases, met, chance, labels, only(majority, asked))
         said = np.nan_to_num(met, nan=UNREAD)

@@ -20,7 +20,8 @@ from automedeval.stats.bootstrap import is_known, mean_of
 
 def criteria_result(cases: Cases, judges: Judges, labels: Labels | None) -> JsonObject:
     """Return what agreement.json has under "criteria", with a `Statistic` for every figure, certified if there are labels."""
-    certificate, labelled = None, np.zeros(len(cases.items), bool)
+    certificate = None
+    labelled = np.zeros(len(cases.items), bool)
     if labels is not None:
         certificate = certificate_of(cases, judges, labels)
         labelled = labelled_items(labels)
@@ -56,7 +57,8 @@ def credit(result: JsonObject, name: str) -> list[str]:
 
 def candidates(judge: VerdictTable) -> JsonObject:
     """Return of every candidate that was shown how many responses have a score, and the part of it by points below 0."""
-    cases, case = judge.cases, judge.cases.panel.case
+    cases = judge.cases
+    case = judge.cases.panel.case
     unread = judge.unread_criteria
     harm = cases.checklist_scores(judge.met * (cases.points < 0)).score
     records = {}

@@ -45,9 +45,11 @@ def middle_degrees(table: VerdictTable) -> ndarray:
     Returns:
         float [responses], NaN where none can be told or nothing is said.
     """
-    degrees, middle = degrees_of(table), np.full(table.cases.responses, np.nan)
+    degrees = degrees_of(table)
+    middle = np.full(table.cases.responses, np.nan)
     told = is_known(degrees)
-    response, degrees = table.response[told], degrees[told]
+    response = table.response[told]
+    degrees = degrees[told]
     in_order = np.lexsort([degrees, response])
     responses, first, count = np.unique(response[in_order], return_index=True, return_counts=True)
     middle[responses] = degrees[in_order][first + count // 2]

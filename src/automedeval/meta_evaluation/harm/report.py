@@ -59,7 +59,8 @@ def harm_report(
     if not judges:
         files = [*packaged_rubrics(), *filter(None, [rubric])]
         rubrics = {rubric.name: rubric for rubric in map(read_rubric, files)}
-    raters, told = list(judges), list[str]()
+    raters = list(judges)
+    told = list[str]()
     if ratings is not None:
         raters.insert(0, read_harm_ratings(ratings, cases, rubrics, told))
     notes = [*told, *notes]
@@ -109,12 +110,14 @@ def degrees_by_model(rater: VerdictTable) -> JsonObject:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
     names = list(criterion.values)
-    is_told, is_read = is_known(degrees), rater.shown(rater.is_valid)
+    is_told = is_known(degrees)
+    is_read = rater.shown(rater.is_valid)
     counts: JsonObject = {}
     for model, shown in cases.by_model(rater.shown()):
         told = shown[is_told[shown]]
         is_worse = degrees[told] >= names.index(criterion.threshold)
-        case, none = cases.panel.case[told], "no degree can be told"
+        case = cases.panel.case[told]
+        none = "no degree can be told"
         unread = len(shown) - int(is_read[shown].sum())
         counts[model] = {
             "untold": len(shown) - len(told) - unread,
@@ -128,12 +131,15 @@ def degrees_by_model(rater: VerdictTable) -> JsonObject:
 
 def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
     """Return how a judge agrees with physicians: the table, kappa, and what it finds of the threshold or worse."""
-    cases, degree = judge.cases, rubric_of(judge).degree
+    cases = judge.cases
+    degree = rubric_of(judge).degree
     names = list(degree.values)
-    people, judged = only(middle_degrees(physicians), judge.asked), middle_degrees(judge)
+    people = only(middle_degrees(physicians), judge.asked)
+    judged = middle_degrees(judge)
     both = (people, judged, cases.panel.case, len(cases))
     tables = degree_tables(*both, len(names))
-    rated, read = physicians.shown() & judge.asked, judge.shown(judge.is_valid)
+    rated = physicians.shown() & judge.asked
+    read = judge.shown(judge.is_valid)
     gap = people - judged
     widest = np.lexsort([-people, -gap])  # of equal gaps the worst first
     under_called = [cases.at(response) for response in widest[gap[widest] > 0]]

@@ -14,7 +14,13 @@ from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps
-from automedeval.stats.bootstrap import Estimate, adjust_p, in_clusters, is_known
+from automedeval.stats.bootstrap import (
+    Estimate,
+    adjust_p,
+    exact_test,
+    in_clusters,
+    is_known,
+)
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
@@ -47,20 +53,14 @@ def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
     return turn * row.wins[places]
 
 
-def p_value(
-    gaps: ndarray, clusters: ndarray, mean: Estimate, better: int, worse: int
-) -> float | None:
+def p_value(gaps: ndarray, clusters: ndarray, mean: Estimate, relation: ndarray) -> float | None:
     """Return the two-sided p-value of the mean of gaps by Student's t-test over clusters; None without a gap.
 
-    Where all clusters are equal, it is that of a sign test of the better and the worse cases, of
-    which so many count as there are clusters.
+    Where all clusters are equal, it is that of which cases are better and worse, see `exact_test`.
     """
     if mean.low is not None:
         return float(scipy.stats.ttest_1samp(in_clusters(gaps, clusters), 0.0).pvalue)
-    if not mean.n:
-        return None
-    won, lost = (round(count * mean.cases / mean.n) for count in (better, worse))
-    return float(scipy.stats.binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    return exact_test(np.nan_to_num(relation), clusters) if mean.n else None
 
 
 def drop_on(scale: Scale) -> float:
@@ -90,7 +90,8 @@ def worst_rated(cases: Cases, people: People | None, row: Row, notes: list[str])
 
 def is_on_scale(row: Row, people: People) -> bool:
     """Return whether every rating is on the scale of a judge's scores."""
-    scale, ratings = row.judge.scale, people.scores[is_known(people.scores)]
+    scale = row.judge.scale
+    ratings = people.scores[is_known(people.scores)]
     return scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
 
 
@@ -110,7 +111,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     """
     gap = np.full(cases.responses, np.nan)
     marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
-    marked, shown = marks_of(row.judge), row.judge.shown()
+    marked = marks_of(row.judge)
+    shown = row.judge.shown()
     marked["failing"] = marked["unread"] | marked["invalid"]
     numbers = numbers_of(row.judge)
     record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
@@ -122,7 +124,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         relation = row.judge.relation_of(gap[new].round(2), row.band)  # as it is shown
         # an empty answer loses a tie
         relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])
-        marks["won"][new], marks["lost"][new] = relation > 0, relation < 0
+        marks["won"][new] = relation > 0
+        marks["lost"][new] = relation < 0
         for kind in NEWLY:
             is_new = marked[kind][new] & ~marked[kind][old]
             if kind == "differs":
@@ -132,7 +135,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
         worse = [cases.records[number] for number in worst_first]
         counts = {kind: int(of_all[new].sum()) for kind, of_all in marks.items()}
-        figures = _figures(cases, row, gap[new], old, new, counts)
+        figures = _figures(cases, row, gap[new], old, new, counts, relation)
         record["models"][name] = {"cases": [case.id for case in worse], **figures}
         record["questions"] |= {case.id: _first_words(case) for case in worse}
     adjust_p(record["models"].values())
@@ -153,9 +156,11 @@ def _figures(
     old: ndarray,
     new: ndarray,
     counts: Mapping[str, int],
+    relation: ndarray,
 ) -> JsonObject:
-    """Return the figures of one model beside the baseline, from the gaps of its answers, and how many have each mark."""
-    values, scale = row.ranking_values, row.judge.scale
+    """Return the figures of one model beside the baseline, by its answers' gaps, marks and relations."""
+    values = row.ranking_values
+    scale = row.judge.scale
     better, worse, both = counts["won"], counts["lost"], is_known(gaps)
     clusters = cases.cluster_of[new]
     most = float(scale[1] - scale[0]) if scale else np.inf
@@ -168,7 +173,7 @@ def _figures(
         "newly": {kind: counts[f"newly_{kind}"] for kind in NEWLY},
         "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
         "difference": difference.to_dict(),
-        "p": p_value(gaps, clusters, difference, better, worse),
+        "p": p_value(gaps, clusters, difference, relation),
         "p_adjusted": 1.0,
     }
 

@@ -34,12 +34,14 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
         figures = models[name] = dict[str, JsonObject]()
         if row.best is not None:
             of_model = cases.model_of == number
-            clusters, best = cases.cluster_of[of_model], row.best[of_model]
+            clusters = cases.cluster_of[of_model]
+            best = row.best[of_model]
             figures["mean"] = _figure(people.scores[of_model], best, clusters, on_scale)
         sides = in_common(cases, name, baseline, "--baseline")
         if name == baseline or len(sides.T) < 2:
             continue
-        relation, gaps = better(row, cases, *sides), people.gaps(*sides)
+        relation = better(row, cases, *sides)
+        gaps = people.gaps(*sides)
         judged = relation if row.best is None else np.subtract(*row.best[sides])
         clusters = cases.cluster_of[sides[0]]
         figures["difference"] = _figure(gaps, judged, clusters, on_scale)

@@ -80,7 +80,8 @@ def _cells(record: JsonObject) -> JsonObject:
 
 def figures_of(result: JsonObject) -> list[PageTable]:
     """Return every figure of a result but those that are drawn."""
-    people, main = result.get("people", {}), result["main_judge"]["name"]
+    people = result.get("people", {})
+    main = result["main_judge"]["name"]
     tables_of = result["models"].items()
     models = {judge: table.get("models") or {"none": table} for judge, table in tables_of}
     errors = {}
@@ -115,7 +116,8 @@ def figures_of(result: JsonObject) -> list[PageTable]:
 
 def _judges(result: JsonObject) -> JsonObject:
     """Return what is measured of every judge, of people, and of one rater."""
-    main, people = result["main_judge"]["name"], result.get("people")
+    main = result["main_judge"]["name"]
+    people = result.get("people")
     records = {_marked(name, main): record for name, record in result["judges"].items()}
     if people:
         records["people"] = people
@@ -133,16 +135,19 @@ def _marked(judge: str, main: str) -> str:
 
 def _criteria(criteria: JsonObject) -> list[PageTable]:
     """Return what judges of criteria say, and how far physicians' labels certify them."""
-    candidates, missed = {}, {}
+    candidates = {}
+    missed = {}
     for judge, record in criteria["judges"].items():
         name = judge if record["certified"] else f"{judge}, uncertified"
-        candidates[name], missed[name] = record["candidates"], record["missed"]
+        candidates[name] = record["candidates"]
+        missed[name] = record["missed"]
     tables = [
         table_of("Criteria by every judge", candidates, "judge", "model"),
         table_of("Criteria that are failed most, by tag and model", missed, "judge", "tag"),
     ]
     if certificate := criteria["certificate"]:
-        judges, physicians = certificate["judges"], certificate["physicians"]
+        judges = certificate["judges"]
+        physicians = certificate["physicians"]
         tables += [
             table_of("Labels of criteria by physicians", [certificate["labels"]]),
             table_of("Judges beside the majority of the physicians", judges, "judge"),

@@ -55,7 +55,8 @@ def compare_two(
     differences = np.subtract(*row.ranking_values[sides])
     lowest, highest = row.judge.scale
     result = gate(differences, by, float(highest - lowest), cases.cluster_of[sides[0]])
-    both, invalid = len(differences), len(differences) - result.cases
+    both = len(differences)
+    invalid = len(differences) - result.cases
     notes = [*notes, *cases.note_on_clusters]
     if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)

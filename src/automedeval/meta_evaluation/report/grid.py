@@ -44,7 +44,8 @@ class Changed(NamedTuple):
 
 def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
     """Return the numbers that differ in each response of all cases, None where nothing was compared."""
-    marks, by_response = differing(judge), list[list[JsonObject] | None]()
+    marks = differing(judge)
+    by_response = list[list[JsonObject] | None]()
     for case in judge.cases.records:
         by_response += [marks.get((case.id, model)) for model in case.models]
     return by_response
@@ -69,7 +70,8 @@ def numbers_of(judge: VerdictTable) -> ndarray:
 
 def _value_of(mark: JsonObject) -> tuple:
     """Return the kind of a number that differs and its value; its words where they say none by themselves."""
-    kind, words = mark["kind"], mark["sentence"][1]
+    kind = mark["kind"]
+    words = mark["sentence"][1]
     values = [(number.low, number.high) for number in numbers(words) if number.kind == kind]
     return (kind, *(values or [words]))
 
@@ -90,12 +92,11 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> Arrays:
     - least_sure: minus the mean gap between the expected scores of two responses.
     """
     panel, values, measures = cases.panel, row.ranking_values, {}
-    factors = []
-    for marks in _marks_by_response(row.judge):
-        largest = max((mark["factor"] for mark in marks or ()), default=0.0)
-        factors.append(np.nan if marks is None else largest)
-    if not np.isnan(factors).all():
-        measures["differs"] = _largest(cases, np.array(factors))
+    of_all = _marks_by_response(row.judge)
+    factors = [max((mark["factor"] for mark in marks or ()), default=0.0) for marks in of_all]
+    compared = np.array([marks is not None for marks in of_all], bool)
+    if compared.any():
+        measures["differs"] = _largest(cases, only(np.array(factors), compared))
     measures["models_differ"] = _largest(cases, values) + _largest(cases, -values)
     if people is not None:
         relation = row.people_relations(people)
@@ -122,29 +123,35 @@ def grid_of(
         changed: what `changes.against_baseline` returns; its size sorts the cases then.
         worst: which responses have the worst rating of a person: bool [responses].
     """
-    values, by_judge = main.ranking_values, _scores(judges)
+    values = main.ranking_values
+    by_judge = _scores(judges)
     met = {judge.name: judge.met for judge in judges if judge.on_criteria}
     rated, by_rater, comments = np.full(cases.responses, np.nan), {}, {}
     if people is not None:
-        rated, comments = people.scores, people.comments
+        rated = people.scores
+        comments = people.comments
         by_rater = dict(zip(people.annotators, people.by_annotator().T))
     measures = measures_of_cases(cases, main, people)
     marked = marks_of(main.judge) | {"worst": worst}
     head: JsonObject = {}
     if changed is not None:
         head = {"base": changed.baseline, "sort": "lost"}
-        gap, marked = changed.gap, marked | dict(changed.marks)
+        gap = changed.gap
+        marked = marked | dict(changed.marks)
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
             measures[name] = _largest(cases, size)
-    differs, rationales = _marks_by_response(main.judge), _rationales(judges)
-    rows, texts = [], []
+    differs = _marks_by_response(main.judge)
+    rationales = _rationales(judges)
+    rows = []
+    texts = []
     for number in cases.file_order[:GRID_CASES]:
         case = cases.records[number]
         question = question_text(case.question)
         cells: dict[str, list[object]] = {}
         responses = []
         for place, response in enumerate(case.responses, int(cases.start[number])):
-            score, people_score = _number(values[place]), _number(rated[place])
+            score = _number(values[place])
+            people_score = _number(rated[place])
             names = [name for name, is_marked in marked.items() if is_marked[place]]
             cells[response.model] = [score, len(response.text), names, people_score]
             content = {
@@ -205,7 +212,8 @@ def _rationales(judges: Judges) -> Texts:
 
 def _choices(cases: Cases, judges: Judges, number: int) -> list[tuple]:
     """Return a judge's name, the slots of two responses, and criterion → code of its choice."""
-    start, slots = int(cases.start[number]), range(len(cases.records[number].responses))
+    start = int(cases.start[number])
+    slots = range(len(cases.records[number].responses))
     lines = []
     for judge, (first, second) in product(judges, combinations(slots, 2)):
         pair = cases.pair_index[start + first, start + second]

@@ -173,7 +173,8 @@ def _notes_on(cases: Cases, judges: Judges, rated: bool) -> list[str]:
 
 def _refuse_unfit(args: ReportArguments, files: Files, judges: Judges) -> None:
     """Raise RecordError for ratings that no verdict is compared with, and for options without what they need."""
-    ratings, labels = files.get(Rating), files.get(CriterionLabel)
+    ratings = files.get(Rating)
+    labels = files.get(CriterionLabel)
     if not args.verdicts and HarmRating not in files:
         raise RecordError("--verdicts names no file")
     if ratings and not judges:
@@ -205,7 +206,8 @@ def _read_given(
     for two in contrasts:
         check_names("--contrasts", two, [row.name for row in rows])
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
-    people, labels = None, None
+    people = None
+    labels = None
     if Rating in files:
         better = read_rubric(args.rubric).better if args.rubric else ()
         people = read_ratings(
@@ -255,7 +257,8 @@ def _measure(
 ) -> JsonObject:
     """Return what verdicts and ratings say, the content of agreement.json; add to the notes."""
     rows, main, people = given.rows, given.main, given.people
-    encoder, baselines = None, []
+    encoder = None
+    baselines = []
     if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
@@ -299,7 +302,7 @@ def read_judged(args: ReportArguments) -> Judged:
     (old_name, old_file), (new_name, new_file) = map(named_file, args.cases)
     old = _read(args, old_file, args.verdicts[:1])
     new = _read(args, new_file, args.verdicts[1:])
-    return join_versions(old, new, old_name, new_name)
+    return join_versions(old, new, old_name, new_name, args.blank == "skip")
 
 
 def _read(

@@ -21,36 +21,42 @@ class Judged(NamedTuple):
     notes: list[str]
 
 
-def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Judged:
+def join_versions(
+    old: Judged, new: Judged, old_name: str, new_name: str, skipped: bool = False
+) -> Judged:
     """Return the cases of two versions with the answers of both, and the verdicts of the judges of both.
 
-    A model is called by the name of its version, of several "NAME: model"; where that is "", as it is.
+    A model is called by the name of its version, of several "NAME: model"; where that is "", as it
+    is. Where blank answers were `skipped`, a case may have those of one version alone.
 
     Raises:
         RecordError: no case in common; a case whose texts differ; a model or no judge in both.
     """
     where = f"{old.cases.source} and {new.cases.source}"
-    old_names, new_names = _called(old_name, old.cases), _called(new_name, new.cases)
+    old_names = _called(old_name, old.cases)
+    new_names = _called(new_name, new.cases)
     if twice := sorted(set(old_names.values()) & set(new_names.values())):
         raise RecordError(
             f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
         )
     repeated = _repeated(old.cases) | _repeated(new.cases)
-    joined = []
-    for number in old.cases.file_order:
-        case = old.cases.records[number]
-        if case.id in repeated or case.id not in new.cases.index:
-            continue
-        other = new.cases.records[new.cases.index[case.id]]
-        _check_texts(case, other, where)
-        responses = _renamed(case, old_names) + _renamed(other, new_names)
-        joined.append(replace(case, responses=tuple(responses)))
-    if not joined:
+    ours, theirs = (_by_id(version.cases, repeated) for version in (old, new))
+    shared = [name for name in ours if name in theirs]
+    for name in shared:
+        _check_texts(ours[name], theirs[name], where)
+    if not shared:
         raise RecordError(f"{where} have no case in common: no id is in both")
+    joined = []
+    for name in ours | theirs if skipped else shared:
+        before = ours.get(name)
+        after = theirs.get(name)
+        responses = [*_renamed(before, old_names), *_renamed(after, new_names)]
+        joined.append(replace(before or theirs[name], responses=tuple(responses)))
     # A printed command is on the new file, and has the options of its run.
-    cases, notes = Cases(joined, new.cases.source), old.notes + new.notes
+    cases = Cases(joined, new.cases.source)
+    notes = old.notes + new.notes
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
-    notes.append(f"{where}: {counts}; the {len(cases):,} that are in both are compared")
+    notes.append(f"{where}: {counts}; the {len(shared):,} that are in both are compared")
     if repeated:
         again = f"{len(repeated):,} cases whose question stands twice in a file"
         notes.append(f"{where}: left out are {again}: ids would tell them apart")
@@ -66,6 +72,12 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
     if not judges:
         raise RecordError(f"no judge has verdicts on both {where} by the same rubric")
     return Judged(cases, judges, notes)
+
+
+def _by_id(cases: Cases, repeated: set[str]) -> dict[str, Case]:
+    """Return id → case, in the order of the file, without those that are asked again."""
+    records = (cases.records[number] for number in cases.file_order)
+    return {case.id: case for case in records if case.id not in repeated}
 
 
 def _called(version: str, cases: Cases) -> dict[str, str]:
@@ -90,13 +102,15 @@ def _check_texts(case: Case, other: Case, where: str) -> None:
             raise RecordError(f"{where}: case {case.id!r} differs in its {name}")
 
 
-def _renamed(case: Case, names: Mapping[str, str]) -> list[Response]:
-    return [replace(response, model=names[response.model]) for response in case.responses]
+def _renamed(case: Case | None, names: Mapping[str, str]) -> list[Response]:
+    responses = case.responses if case else ()
+    return [replace(response, model=names[response.model]) for response in responses]
 
 
 def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> list[Verdict]:
     """Return a judge's verdicts of one version on the joined cases; `names` are those of its models."""
-    own, moved = set(names.values()), []
+    own = set(names.values())
+    moved = []
     for verdict in judge.verdicts:
         if verdict.case_id not in cases.index:
             continue

@@ -167,7 +167,8 @@ def _check_named(criteria: Iterable[str], known: Collection[str], rubric: str) -
 
 def _check_scores(case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError unless a verdict has scores on the scale of its rubric, or choices between the two that it shows."""
-    choices, pair = verdict.choices or {}, verdict.pair or ()
+    choices = verdict.choices or {}
+    pair = verdict.pair or ()
     if verdict.valid and not (verdict.scores or verdict.expected_scores or choices):
         raise RecordError("'valid' is true, and there are neither scores nor choices")
     if choices or verdict.pair is not None:

@@ -93,7 +93,8 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
         return verdict
     if not verdict.valid:
         return replace(verdict, checklist=None)
-    met, (shown,) = verdict.checklist["met"], verdict.order
+    met = verdict.checklist["met"]
+    (shown,) = verdict.order
     case = cases.records[cases.index[verdict.case_id]]
     scores: list[Any] = [None] * len(case.responses)
     points = [criterion.points for criterion in case.criteria]
@@ -376,7 +377,8 @@ class VerdictTable:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
         cases = self.cases
-        indices, values = list[int](), list[float | None]()
+        indices = list[int]()
+        values = list[float | None]()
         for response, verdict in zip(self.response.tolist(), self.verdicts):
             if verdict.checklist:
                 values += verdict.checklist[key]
@@ -420,7 +422,8 @@ class VerdictTable:
 
         Pairs of models that no verdict of a pairwise judge compares were left out on purpose (`--baseline`).
         """
-        cases, (first, second) = self.cases, self.cases.panel.pairs
+        cases = self.cases
+        first, second = self.cases.panel.pairs
         asked = self.asked[first] & self.asked[second]
         if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked
@@ -456,7 +459,8 @@ class VerdictTable:
 
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
-        count, missing = self.cases.responses, self.missing.sum(axis=0)
+        count = self.cases.responses
+        missing = self.missing.sum(axis=0)
         is_said = self.is_valid[self.panel.group] if self.on_criteria else is_known(self.best)
         valid = np.bincount(self.response, is_said, count)
         due = np.bincount(self.response, minlength=count).astype(float)
@@ -553,7 +557,8 @@ class Row:
         """The best scores; of a judge of pairs the pairs won less those lost: float [responses], NaN where not known."""
         if self.best is not None:
             return self.best
-        panel, won = self.judge.cases.panel, np.nan_to_num(self.relations)
+        panel = self.judge.cases.panel
+        won = np.nan_to_num(self.relations)
         first, second = panel.pairs
         count = self.judge.cases.responses
         values = np.bincount(first, won, count) - np.bincount(second, won, count)
@@ -563,7 +568,8 @@ class Row:
     @cached_property
     def gaps(self) -> ndarray:
         """How sure the judge is of each case: the mean gap between two of its values, float [cases]; NaN without two."""
-        panel, values = self.judge.cases.panel, self.ranking_values
+        panel = self.judge.cases.panel
+        values = self.ranking_values
         first, second = panel.pairs
         gaps = means_at(np.abs(values[first] - values[second]), panel.case_of_pair, panel.cases)
         return np.round(gaps, 9)  # equal ones are equal, in whatever order scores were summed

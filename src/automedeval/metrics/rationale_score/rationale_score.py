@@ -32,7 +32,8 @@ SHIFTED = {
 }  # fmt: skip
 UNKNOWN_WINDOW = 1_000_000  # a tokenizer without a known window gives 1e30
 BATCH = 4  # pairs of a batch of BARTScore, whose vocabulary is large
-ROWS, HELD = 16, 512  # texts of a batch, and pairs whose states are kept at once, of BERTScore
+ROWS = 16  # texts of a batch, and pairs whose states are kept at once, of BERTScore
+HELD = 512
 
 Pair = tuple[str, str]
 
@@ -134,7 +135,8 @@ def _bert_score() -> Any:
 
 def _usual_layers(name: str) -> int:
     """Return the layer that bert-score compares for a model, also in a folder of its name; its authors chose them on WMT16."""
-    table, plain = _bert_score().model2layers, name.partition("@")[0]
+    table = _bert_score().model2layers
+    plain = name.partition("@")[0]
     layers = table.get(plain) or table.get(Path(plain).name)
     if layers is None:
         raise ValueError(
@@ -238,7 +240,8 @@ def _bart_figures(model: _Model, pairs: list[Pair]) -> Iterator[list[float]]:
 @lru_cache(maxsize=2)
 def _load(what: str, name: str, layers: int | None, device: str) -> _Model:
     """Return a model; the last two stay loaded. Only safetensors are read, and no code inside a checkpoint is run."""
-    folder, revision = name, dict[str, str]()
+    folder = name
+    revision = dict[str, str]()
     loader: Any = AutoModel  # with `output_loading_info` it returns a report as well
     figures = _bert_figures
     level = get_verbosity()
@@ -253,7 +256,8 @@ def _load(what: str, name: str, layers: int | None, device: str) -> _Model:
         if what == "bart_model":
             if config.model_type != "bart":
                 raise ValueError(f"{is_a}: BARTScore takes a BART")
-            loader, figures = BartForConditionalGeneration, _bart_figures
+            loader = BartForConditionalGeneration
+            figures = _bart_figures
         else:
             if config.is_encoder_decoder:
                 raise ValueError(f"{is_a}: BERTScore takes an encoder alone")

@@ -68,7 +68,8 @@ class _Original:
             return {}
         first, second = rng.choice(pairs)
         slots = list(range(len(texts)))
-        slots[first], slots[second] = second, first
+        slots[first] = second
+        slots[second] = first
         return {"rationale": permute(self.rationale, slots)}
 
     def other_case(self, rng: random.Random) -> Change:

@@ -168,7 +168,8 @@ def answer_missing(chat: Any, cases: Sequence[Case], log: Log, done: Collection[
     The processes take windows of WINDOW cases, which are batched together, in turn; which cases are in one does not depend on
     the number of processes. RecordError if a question is too long, or was not answered for a reason of its own.
     """
-    (name,), processes = log.author, log.processes
+    (name,) = log.author
+    processes = log.processes
     chat.set_date(run_date(log.run_file))
     own = slice(processes.rank, None, processes.count)
     for case in cases[own] if chat.batched else ():  # an endpoint's window is not known
