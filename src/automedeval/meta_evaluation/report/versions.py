@@ -47,7 +47,7 @@ def join_versions(
     if not shared:
         raise RecordError(f"{where} have no case in common: no id is in both")
     joined = []
-    for name in ours | theirs if skipped else shared:
+    for name in list(ours | theirs) if skipped else shared:
         before = ours.get(name)
         after = theirs.get(name)
         responses = [*_renamed(before, old_names), *_renamed(after, new_names)]
