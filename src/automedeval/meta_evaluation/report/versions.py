@@ -48,10 +48,10 @@ def join_versions(
         raise RecordError(f"{where} have no case in common: no id is in both")
     joined = []
     for name in list(ours | theirs) if skipped else shared:
-        before = ours.get(name)
-        after = theirs.get(name)
-        responses = [*_renamed(before, old_names), *_renamed(after, new_names)]
-        joined.append(replace(before or theirs[name], responses=tuple(responses)))
+        earlier = ours.get(name)
+        later = theirs.get(name)
+        responses = [*_renamed(earlier, old_names), *_renamed(later, new_names)]
+        joined.append(replace(earlier or theirs[name], responses=tuple(responses)))
     # A printed command is on the new file, and has the options of its run.
     cases = Cases(joined, new.cases.source)
     notes = old.notes + new.notes

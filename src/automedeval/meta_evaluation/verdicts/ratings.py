@@ -122,7 +122,7 @@ class People:
         """
         lacking = _lacking(is_known(self.compared), self.panel.case)
         if alike:
-            lacking = lacking.any(axis=2, keepdims=True)
+            lacking = np.any(lacking, axis=2, keepdims=True)
         return mean_along(only(self.compared, ~lacking), 0)
 
     @cached_property
