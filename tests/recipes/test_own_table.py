@@ -3,6 +3,7 @@
 import re
 import shlex
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -173,21 +174,27 @@ def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule, oth
     done = succeeded(judged(blank=rule))
     skips = rule == "skip"
     rows = len(BLANKS)
-    columns = list(zip(*BLANKS))[1:]
+    questions, *columns = zip(*BLANKS)
     texts = [[text for text in column if text.strip()] for column in columns]
     counts = [len(given) if skips else rows for given in texts]
     assert standings(done) == dict(zip(MODELS, counts))
     verdicts = read(Path("verdicts/t-baseline-longer text/verdicts.jsonl"))
-    assert len(verdicts) == rows - skips, "nobody was asked the last question"
+    # Nobody was asked the last question.
+    assert len(verdicts) == rows - skips
     words = sum(len(text.split()) for given in texts for text in given)
     given = sum(sum(verdict["expected_scores"]) for verdict in verdicts)
-    assert given == words, "an empty answer has no word"
+    # An empty answer has no word.
+    assert given == words
     assert ("left out: 1" in done.stdout) == skips
     succeeded(reported(done.stdout, resamples=100, encoder="none"))
+    rated = product(questions, MODELS, ["ann"], [3])
+    write_csv("r.csv", ["question", "model", "rater", "score"], rated)
+    succeeded(reported(done.stdout, ratings="r.csv", encoder="none"))
     (made,) = Path("reports").iterdir()
     page = (made / "report.html").read_text(encoding="utf-8")
     assert "t.csv: read: question, " in page
     assert f"; rows: {rows}, cases: {rows}; {BLANK} of 12 answers are blank" in page
+    assert (f"ratings: {BLANK} left out, of" in page) == skips
     without = reported(done.stdout.replace(f"--blank {rule} ", ""))
     failed(without, f"{BLANK} of 12 answers are blank")
     shown = [len(case.responses) for case in shown_to_people()]

@@ -16,13 +16,14 @@ from automedeval.records import Case, CheckedResponse, JsonObject, question_text
 from automedeval.records.text import no_formula, span
 from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
 
+Checked = Sequence[CheckedResponse]
 SHOWN = 3  # places that the terminal shows
 COLUMNS = (
     "case_id", "row", "question", "model", "factor", "kind", "number", "beside", "statement", "passage", "source",
 )  # fmt: skip
 
 
-def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> JsonObject:
+def measure(cases: Sequence[Case], checked: Checked) -> JsonObject:
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
@@ -62,9 +63,7 @@ def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:
     return rows
 
 
-def check_sentences(
-    figures: JsonObject, checked: Sequence[CheckedResponse], evidence: str
-) -> list[str]:
+def check_sentences(figures: JsonObject, checked: Checked, evidence: str) -> list[str]:
     """Return the result in sentences: the models with marked answers, and what was not looked at."""
     unread = Counter(response.unread for response in checked)
     return say(
@@ -77,7 +76,7 @@ def check_sentences(
 
 
 def _with_answers(
-    cases: Sequence[Case], checked: Sequence[CheckedResponse]
+    cases: Sequence[Case], checked: Checked
 ) -> Iterator[tuple[CheckedResponse, JsonObject]]:
     """Yield what was found in each answer, and which answer it is."""
     by_id = {case.id: case for case in cases}
@@ -94,7 +93,7 @@ def _with_answers(
         yield response, answer
 
 
-def marked_answers(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> list[JsonObject]:
+def marked_answers(cases: Sequence[Case], checked: Checked) -> list[JsonObject]:
     """Return the answers with something to look at, the largest factor first."""
     answers = []
     for response, answer in _with_answers(cases, checked):
@@ -140,7 +139,7 @@ def marked(text: str, passages: Sequence[JsonObject]) -> Markup:
 
 def check_page(
     cases: Sequence[Case],
-    checked: Sequence[CheckedResponse],
+    checked: Checked,
     figures: JsonObject,
     settings: JsonObject,
 ) -> dict[str, str]:
@@ -158,7 +157,7 @@ def check_page(
     return pages | {"claims.csv": _csv(cases, checked)}
 
 
-def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
+def _csv(cases: Sequence[Case], checked: Checked) -> str:
     """Return a row for each number that differs."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

@@ -32,6 +32,7 @@ SIGNIFICANT = 0.05  # p-value below which a difference is clear
 SIGNS = (1, 0, -1)  # of the relations: won, tied, lost
 MOST_MODELS = 40  # a table of more pairs cannot be read
 MOST_TOPICS = 20
+Means = dict[str, Statistic | Estimate]  # by model
 Two = tuple[str, str]  # a model, and one that is clearly worse
 
 
@@ -89,7 +90,7 @@ def outcome_shares(
 
 def means_by_model(
     cases: Cases, values: ndarray, places: ndarray | None = None, bounds: Bounds = None
-) -> dict[str, Statistic | Estimate]:
+) -> Means:
     """Return the mean of the values of each model that has some; `places` has the response of each value, by default its own.
 
     Of more than `MOST_MODELS` models the means have no intervals, which would take much memory.
@@ -100,7 +101,7 @@ def means_by_model(
     values = values[there]
     models = cases.model_of[places]
     case = cases.panel.case[places]
-    means: dict[str, Statistic | Estimate] = {}
+    means: Means = {}
     for number in np.unique(models).tolist():
         at = models == number
         name = cases.models[number]
@@ -139,7 +140,7 @@ def _shared_cases(cases: Cases, values: ndarray) -> ndarray:
     return count == max(1, len(np.unique(cases.model_of[scored])))
 
 
-def shares_won(cases: Cases, relation: ndarray) -> dict[str, Statistic | Estimate]:
+def shares_won(cases: Cases, relation: ndarray) -> Means:
     """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
     halves = np.concatenate([1 + relation, 1 - relation]) / 2
     return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), SHARE)

@@ -4,7 +4,7 @@ The expected score of a response is a rising function of the judge's score, or o
 regression. It has no whole score: rounded means would be the same for nearly every response.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,12 +13,11 @@ import scipy
 from numpy import ndarray
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.ratings import People, gather_ratings
+from automedeval.meta_evaluation.verdicts.ratings import People, PlacedRatings, gather_ratings
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import (
     Case,
     JsonObject,
-    Rating,
     RecordError,
     Response,
     Verdict,
@@ -39,7 +38,6 @@ DIGITS = 6  # of what is learnt, and of the values that it is applied to
 
 
 Knots = tuple[tuple[float, float], ...]
-PlacedRatings = Iterable[tuple[str, Rating]]  # ("file:line", rating)
 
 
 def points_of(knots: Knots, x: Any) -> ndarray:

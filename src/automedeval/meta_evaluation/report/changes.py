@@ -82,7 +82,7 @@ def worst_rated(cases: Cases, people: People | None, row: Row, notes: list[str])
     for criterion, ratings in zip(people.criteria, people.ratings):
         known = ratings[is_known(ratings)]
         if known.min() >= low and np.mean(known > high) <= MISTAKES:
-            is_worst |= np.any(ratings <= low, axis=1)
+            is_worst |= (ratings <= low).any(axis=1)
         else:
             notes.append(f"{criterion}: not on the judge's scale, so that no worst rating is named")
     return is_worst

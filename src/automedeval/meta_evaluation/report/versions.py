@@ -53,7 +53,7 @@ def join_versions(
         responses = [*_renamed(earlier, old_names), *_renamed(later, new_names)]
         joined.append(replace(earlier or theirs[name], responses=tuple(responses)))
     # A printed command is on the new file, and has the options of its run.
-    cases = Cases(joined, new.cases.source)
+    cases = Cases(joined, new.cases.source, blank=new.cases.blank)
     notes = old.notes + new.notes
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
     notes.append(f"{where}: {counts}; the {len(shared):,} that are in both are compared")
@@ -114,7 +114,7 @@ def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> list[
     for verdict in judge.verdicts:
         if verdict.case_id not in cases.index:
             continue
-        models = cases.records[cases.index[verdict.case_id]].models
+        models = cases.case(verdict.case_id).models
         places = [place for place, model in enumerate(models) if model in own]
         differs = (verdict.differs or {}).items()
         choices = (verdict.choices or {}).items()

@@ -20,6 +20,8 @@ from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import only
 from automedeval.stats.checklist import Score, checklist_scores
 
+Placed = tuple[str, Any]  # "file:line" and a record
+
 
 @dataclass(eq=False)
 class Cases:
@@ -33,6 +35,7 @@ class Cases:
     source: str  # the name of their file, for notes and error messages
     # What to know of the table of answers that they were read from.
     notes: list[str] = field(default_factory=list)
+    blank: str | None = None  # what a blank answer of the table is, if that was said
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]
@@ -49,7 +52,8 @@ class Cases:
         """Read the first `limit` cases of a file, or all, with `read_cases`."""
         file = CaseFile(path, **table)
         records = file.first(limit)
-        return cls(records, path, file.notes + note_on_thoughts(records))
+        notes = file.notes + note_on_thoughts(records)
+        return cls(records, path, notes, table.get("blank"))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -156,6 +160,10 @@ class Cases:
         pairs = zip(*np.array(self.panel.pairs).tolist())
         return {pair: number for number, pair in enumerate(pairs)}
 
+    def case(self, case_id: str) -> Case:
+        """Return the case of this id."""
+        return self.records[self.index[case_id]]
+
     def locate(self, case_id: str, model: str, place: str = "") -> int:
         """Return the number of a model's response to a case; RecordError, with the place in front, if there is none."""
         number = self.index[case_id]
@@ -179,18 +187,21 @@ class Cases:
         return self.records[case], self.records[case].responses[response - self.start[case]]
 
     def known(
-        self, placed: Iterable[tuple[str, Any]], source: object, what: str, notes: list[str]
-    ) -> Iterator[tuple[str, Any]]:
+        self, placed: Iterable[Placed], source: object, what: str, notes: list[str]
+    ) -> Iterator[Placed]:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
-        So are ratings with an `answer_digest` that is not that of the answer: of another text.
+        So are ratings with an `answer_digest` that is not that of the answer: of another text; and
+        those of blank answers that are no responses.
         RecordError if none is left. `what` is a word and its preposition, as "rating of".
         """
-        others: Counter[str] = Counter()
+        others = Counter[str]()
         has_some = False
         for place, record in placed:
             rated = getattr(record, "extra", {}).get("answer_digest")
             is_ours = record.case_id in self.index
+            if is_ours and self.blank and getattr(record, "model", None) in self.models:
+                is_ours = record.model in self.case(record.case_id).models
             if rated and is_ours:
                 answer = self.locate(record.case_id, record.model, place)
                 # Earlier exports have the digits alone.

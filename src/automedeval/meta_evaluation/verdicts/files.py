@@ -59,7 +59,7 @@ def read_verdicts(
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
                 rubrics[verdict.rubric] = _rubric(verdict.rubric, own, notes)
-            case = cases.records[cases.index[verdict.case_id]]
+            case = cases.case(verdict.case_id)
             with errors_at(place):
                 _check(case, verdict, rubrics[verdict.rubric], scores_only)
             by_author[verdict.author].append(verdict.for_figures())

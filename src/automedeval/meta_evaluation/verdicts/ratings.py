@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases, Placed
 from automedeval.records import (
     Choice,
     CriterionLabel,
@@ -44,6 +43,7 @@ KINDS = {
     VerdictRating: {"case_id", "judge", "score"},
 }
 
+PlacedRatings = Iterable[tuple[str, Rating]]  # ("file:line", rating)
 # The number of a response → (annotator, comment) of its ratings.
 Comments = dict[int, list[tuple[str, str]]]
 # What raters are taken as where nobody says it → why, and what is done.
@@ -94,7 +94,7 @@ class People:
     @cached_property
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
-        there = np.any(is_known(self.ratings), axis=2)
+        there = is_known(self.ratings).any(axis=2)
         lacking = _lacking(there, self.panel.case)
         return only(self.ratings, ~lacking[:, :, None])
 
@@ -209,7 +209,7 @@ def read_ratings(
 
 
 def gather_ratings(
-    placed: Iterable[tuple[str, Rating]], cases: Cases, source: str, raters: str | None = None
+    placed: PlacedRatings, cases: Cases, source: str, raters: str | None = None
 ) -> People:
     """Lay out ratings as arrays; raters are "crossed", "anonymous", or None: as `TAKEN_AS` says."""
     notes: list[str] = []
@@ -228,7 +228,7 @@ def gather_ratings(
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
     for criterion, response, annotator, score in scores:
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
-    is_rated = np.any(is_known(ratings), axis=2)
+    is_rated = is_known(ratings).any(axis=2)
     if raters is None:
         raters = "partly crossed" if np.isnan(ratings[is_rated]).any() else "crossed"
         notes.append(f"raters are taken as {raters}: {TAKEN_AS[raters]}")
@@ -243,7 +243,7 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     def of_cases(which: ndarray) -> int:
         return len(np.unique(cases.panel.case[which.any(axis=0)]))
 
-    is_compared = np.any(is_known(people.compared), axis=2)
+    is_compared = is_known(people.compared).any(axis=2)
     rated, compared = of_cases(is_rated), of_cases(is_compared)
     left_out = "and are left out of every agreement"
     without = rated - compared
@@ -312,7 +312,7 @@ UNCHECKED = "have no verdict_digest, or no verdict is given here: counted by cas
 
 def _of_these(
     verdicts: Iterable[Verdict], kind: type, what: str, path: str, cases: Cases, notes: list[str]
-) -> list[tuple[str, Any]]:
+) -> list[Placed]:
     """Read records about verdicts but those of other texts.
 
     Note how many are `OTHER_TEXTS`, and `UNCHECKED`.

@@ -95,7 +95,7 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
         return replace(verdict, checklist=None)
     met = verdict.checklist["met"]
     (shown,) = verdict.order
-    case = cases.records[cases.index[verdict.case_id]]
+    case = cases.case(verdict.case_id)
     scores: list[Any] = [None] * len(case.responses)
     points = [criterion.points for criterion in case.criteria]
     scores[shown] = checklist_score(points, met).score
@@ -269,7 +269,7 @@ class VerdictTable:
         cases = self.cases
 
         def own_of(verdict: Verdict) -> Scores:
-            models = cases.records[cases.index[verdict.case_id]].models
+            models = cases.case(verdict.case_id).models
             return own_scores(verdict, models, self.rubric)
 
         return self.column(own_of)
