@@ -191,7 +191,7 @@ def certificate_of(cases: Cases, readings: Judges, labels: Labels) -> JsonObject
 
 def labelled_items(labels: Labels) -> ndarray:
     """Return whether anybody labelled each item: bool [items]."""
-    return is_known(list(labels.values())).any(axis=0)
+    return np.any(is_known(list(labels.values())), axis=0)
 
 
 def _accuracy(cases: Cases, met: ndarray, truth: ndarray) -> Statistic:

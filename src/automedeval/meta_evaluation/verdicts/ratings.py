@@ -94,7 +94,7 @@ class People:
     @cached_property
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
-        there = is_known(self.ratings).any(axis=2)
+        there = np.any(is_known(self.ratings), axis=2)
         lacking = _lacking(there, self.panel.case)
         return only(self.ratings, ~lacking[:, :, None])
 
@@ -228,7 +228,7 @@ def gather_ratings(
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
     for criterion, response, annotator, score in scores:
         ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
-    is_rated = is_known(ratings).any(axis=2)
+    is_rated = np.any(is_known(ratings), axis=2)
     if raters is None:
         raters = "partly crossed" if np.isnan(ratings[is_rated]).any() else "crossed"
         notes.append(f"raters are taken as {raters}: {TAKEN_AS[raters]}")
@@ -241,9 +241,9 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     """Yield notes on the ratings that are not compared; `is_rated` is bool [criteria, responses]."""
 
     def of_cases(which: ndarray) -> int:
-        return len(np.unique(cases.panel.case[which.any(axis=0)]))
+        return len(np.unique(cases.panel.case[np.any(which, axis=0)]))
 
-    is_compared = is_known(people.compared).any(axis=2)
+    is_compared = np.any(is_known(people.compared), axis=2)
     rated, compared = of_cases(is_rated), of_cases(is_compared)
     left_out = "and are left out of every agreement"
     without = rated - compared
