@@ -25,6 +25,7 @@ from automedeval.stats.bootstrap import in_clusters, sums_at
 
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
+STEPS = 5_000  # to which differences are rounded, of the scale: many unlike ones take long
 LEAST = 2  # differences without which there is no bound
 NOT_LOWER, LOWER, UNDECIDED = 0, 3, 4  # exit statuses
 
@@ -47,7 +48,7 @@ class Gate:
 def gate(differences: ndarray, by: float, span: float, clusters: ndarray | None = None) -> Gate:
     """Decide by the differences of the cases, float [cases], new less old; NaN is left out.
 
-    At d = -by the statuses NOT_LOWER and LOWER each have a probability of 5 % at most.
+    At d = -by the statuses NOT_LOWER and LOWER each have a probability of 5 % at most, of cases, or clusters of one size.
 
     Args:
         by: the points by which the new candidate may be worse, above 0.
@@ -88,7 +89,8 @@ def _chance(values: ndarray, extreme: float, cases: float, bound: float) -> floa
     The weights are gamma variables by their sum: of the extreme value that of one case. So it is the chance that
     a sum of gamma variables times (value - bound) is above 0, by its characteristic function (Imhof 1961, Biometrika 48).
     """
-    unlike, counts = np.unique(values, return_counts=True)
+    step = extreme / STEPS
+    unlike, counts = np.unique(np.round(values / step) * step, return_counts=True)
     shapes = np.append(counts * cases / len(values), 1.0)
     gaps = np.append(unlike, extreme) - bound
     gaps /= math.sqrt(shapes @ gaps**2)
