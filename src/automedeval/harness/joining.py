@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from automedeval.harness.logs import NO_FIT, Answers, read_log
-from automedeval.harness.questions import (
-    question_in,
-    refuse_template,
-)
+from automedeval.harness.questions import question_in, refuse_template
 from automedeval.records import (
     Case,
     JsonObject,
@@ -30,7 +27,7 @@ class LogArguments:
     """How the logs of evaluation harnesses become cases: `--cases model-a=samples_x.jsonl model-b=run.eval`."""
 
     question_pattern: str | None = option(
-        "logs, not tables: a regular expression whose first group is the question in a prompt, where it has examples or a "
+        "logs, and tables where it fits: a regular expression whose first group is the question in a prompt with examples or a "
         "template, such as 'Question: (.*)\\nAnswer:'; the last place that fits is taken",
         None,
     )
@@ -122,9 +119,11 @@ def _answers_by_place(log: Answers, several: set[str], pattern: str | None) -> d
     """
     answers = defaultdict[Place, list[Case]](list)
     for answer in log.answers:
-        if pattern is None:
-            refuse_template(answer.question, f"{log.file}: a prompt", "--question_pattern")
-        question = question_in(answer.question, pattern if log.prompts else None)
+        question = question_in(answer.question, pattern)
+        if pattern is None or not log.prompts:  # a table may have plain questions beside a log
+            question = question or answer.question
+            remedy = "--question_pattern, whose group is the question alone"
+            refuse_template(question, f"{log.file}: a prompt", remedy)
         key = key_of(question)
         if question is None:
             log.left_out[NO_FIT] += 1
