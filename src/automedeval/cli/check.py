@@ -30,7 +30,7 @@ from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
-VERSION = 5  # of how numbers are read and passages are searched, for the fingerprint
+VERSION = 6  # of how numbers are read and passages are searched, for the fingerprint
 
 
 @dataclass

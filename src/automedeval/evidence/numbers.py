@@ -93,8 +93,9 @@ _PATTERNS = {
     "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
     r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)",
     "age": r"[- ](?:old|of age)",
-    # "½ of a 600 mg tablet" is not 600 mg.
-    "halved": r"(?<!½ of a )(?<!half of a )(?<!half a )",
+    # "½ of a 600 mg tablet" is 300 mg; "one and a half of a", or "in the first half a 600 mg dose", is none.
+    "halved": r"(?P<half>\b(?<!\d )(?<!and a )(?:half|½|1/2)(?: of (?:(?:an?|the|one) )?"
+    r"|(?<!first half)(?<!second half)(?<!last half)(?<!latter half) (?:an?|the|one) )\*{0,2})?",
     # Before a unit, also a no-break space and Markdown.
     "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of )",
     "base": r"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{2,30} per )(?P<count>@number ?)?(?P<by>@{per}s?)\b)?",
@@ -222,7 +223,8 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
         size *= _value(match["count"] or "1")
         yield f"{kind} {per}", low / size, high / size
     else:
-        yield kind, low, high
+        share = 0.5 if match["half"] and kind != "per cent" else 1
+        yield kind, low * share, high * share
 
 
 def _rate(form: str, match: re.Match) -> tuple[str, float, float]:
