@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tables import each_row
 
 from automedeval.evidence.numbers import differences, numbers
-from automedeval.evidence.run import marked_numbers
+from automedeval.evidence.run import Evidence, marked_numbers
 from automedeval.records.package_data import packaged
 
 KNOWN = packaged("evidence", "numbers")
@@ -26,14 +26,14 @@ def test_every_text_is_read_and_agrees_with_itself(text):
     assert not differences(text, text)
 
 
-@pytest.mark.parametrize("kind", ["mass", "volume"])
-def test_units_are_those_of_pint(kind):
+@pytest.mark.parametrize(("kind", "base"), [("mass", "mg"), ("volume", "ml")])
+def test_units_are_those_of_pint(kind, base):
     pint = pytest.importorskip("pint")
     units = pint.UnitRegistry()
-    base = {"mass": "mg", "volume": "ml"}[kind]
     ours = {"gm": "g", "cc": "cm**3", "mcg": "microgram", "ug": "microgram"}
-    names = [unit for unit in KNOWN["units"][kind] if not re.search("spoon|tsp|tbsp", unit)]
-    for unit in names:
+    for unit in KNOWN["units"][kind]:
+        if re.search("spoon|tsp|tbsp", unit):
+            continue
         (number,) = numbers(f"Take 3 {unit} now.")
         plain = ours.get(unit, unit.replace("gramme", "gram"))
         assert number.low == pytest.approx(units(f"3 {plain}").to(base).magnitude), unit
@@ -43,9 +43,9 @@ def test_at_most_fifteen_words_forbid():
     assert len(KNOWN["forbids"]) <= 15
 
 
-@each_row("question, answer, reference, unread")
+@each_row("question, answer, reference, books, unread")
 def test_of_another_language_nothing_is_marked_and_that_is_said(
-    question, answer, reference, unread
+    question, answer, reference, books, unread
 ):
-    marks, why = marked_numbers(question, answer, reference)
+    marks, why = marked_numbers(question, answer, reference, [Evidence(book, "") for book in books])
     assert (bool(marks), why) == (unread is None, unread)

@@ -28,7 +28,8 @@ def marked_numbers(
 ) -> tuple[list[JsonObject], str | None]:
     """Return the numbers of an answer that differ, the largest factor first; and why none was looked for.
 
-    They are compared with the reference, "" if there is none; those of a kind that it lacks with passages.
+    They are compared with the reference, "" if there is none; those of a kind that it lacks with passages. Of these texts, one
+    that is not English is left out.
 
     A mark has the `factor`, the `kind`, the number's place in the answer (`start`, `end`), its `sentence`, and that of the
     nearest number (`passage`) in its `source`, each sentence in three parts: before the number, the number, and behind it.
@@ -40,10 +41,11 @@ def marked_numbers(
         return [], NO_EVIDENCE
     # In English the words that forbid are known.
     beside = question, f"{question} {answer} {known}"
-    if not (told_english(answer, *beside) and told_english(known, *beside)):
+    texts = [text if told_english(text, *beside) else "" for text in texts]
+    if not (told_english(answer, *beside) and any(texts)):
         return [], LANGUAGE
     marks: dict[tuple, JsonObject] = {}  # one shows all equal numbers
-    for difference in differences(answer, reference, texts[1:]):
+    for difference in differences(answer, texts[0], texts[1:]):
         number = difference.number
         source = sources[difference.source]
         mark = {
