@@ -68,7 +68,7 @@ def main() -> None:
         print_notes(log.notes())
         record_run(output / "run.json", args, encoder_args)
         missing = sum(len(case.responses) for case in cases) - len(done)
-        log.fill(check_cases(cases, done, settings, search), missing, unit="answer")
+        log.fill(check_cases(cases, done, evidence, settings, search), missing, unit="answer")
         checked = [response for response in log.records() if response.case_id in digests]
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence)

@@ -211,8 +211,8 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
     kind, scale = _UNITS[match["unit"].lower()]
     lower_kind, lower_scale = _UNITS[(match["lower"] or match["unit"]).lower()]
     low, high = _ends(match)
-    low = low * lower_scale
-    high = high * scale
+    low *= lower_scale
+    high *= scale
     if lower_kind != kind:
         yield lower_kind, low, low
         low = high

@@ -36,11 +36,10 @@ def marked_numbers(
     """
     sources = [Evidence(reference, REFERENCE), *passages]
     texts = [source.text for source in sources]
-    known = " ".join(texts)
-    if not known.strip():
+    if not any(texts):
         return [], NO_EVIDENCE
     # In English the words that forbid are known.
-    beside = question, f"{question} {answer} {known}"
+    beside = question, " ".join([question, answer, *texts])
     texts = [text if told_english(text, *beside) else "" for text in texts]
     if not (told_english(answer, *beside) and any(texts)):
         return [], LANGUAGE
@@ -78,29 +77,30 @@ def passages_beside(text: str, search: Search) -> list[Evidence]:
     """
     asked = []
     for start, end, above in spans(text):
-        asked.append(f"{above}: {text[start:end]}" if above else text[start:end])
-    evidence: dict[Evidence, None] = {}
+        asked.append(": ".join(filter(None, (above, text[start:end]))))
+    evidence = []
     for passage in chain.from_iterable(search(asked)):
         source = ", ".join(filter(None, (passage.book, passage.section)))
-        evidence[Evidence(passage.text, source)] = None
-    return list(evidence)
+        evidence.append(Evidence(passage.text, source))
+    return list(dict.fromkeys(evidence))
 
 
 def check_cases(
-    cases: Sequence[Case], done: set[tuple], settings: str, search: Search | None = None
+    cases: Sequence[Case], done: set[tuple], kind: str, settings: str, search: Search | None = None
 ) -> Iterator[CheckedResponse]:
     """Yield what was found of every response that is not done, in the order of the cases.
 
-    `settings` is the fingerprint of the books and of how numbers are read.
+    `kind` is "books" where there is a search, else "reference"; `settings` is the fingerprint of the books and of how numbers
+    are read.
     """
-    kind = "books" if search else REFERENCE
     for case in cases:
         for response in case.responses:
             if (case.id, response.model) in done:
                 continue
-            question, reference = patient_question(case.question), reference_of(case)
             passages = passages_beside(response.text, search) if search else []
-            marks, unread = marked_numbers(question, response.text, reference, passages)
+            marks, unread = marked_numbers(
+                patient_question(case.question), response.text, reference_of(case), passages
+            )
             yield CheckedResponse(
                 case.id, response.model, kind, tuple(marks), unread,
                 case_digest=case.digest, settings=settings,

@@ -42,22 +42,21 @@ def spans(text: str) -> Iterator[Span]:
     for line in _LINE.finditer(text):
         bullet = _BULLET.match(line[0])
         is_item = bool(bullet or _TABLE.search(line[0]) or _QUOTE.match(line[0]))
-        is_heading = bool(_HEADING.fullmatch(line[0].strip()))
+        heading = _HEADING.fullmatch(line[0].strip())
         indent = len(line[0]) - len(line[0].lstrip()) if is_item else -1
         is_below = not (is_item or was_item) and text[last : line.start()] == "\n"
-        if is_heading:
+        if heading:
             lists = []
         while lists and lists[-1][0] >= indent and not is_below:
             lists.pop()
         above = ": ".join(words for _, words in lists if words)
         last = line.end()
         was_item = is_item
-        start = 0
-        end = 0
+        start = end = 0
         for start, end in _sentences(line[0], bullet.end() if bullet else 0):
             yield Span(line.start() + start, line.start() + end, above)
         words = _MARKUP.sub("", line[0][start:end]).strip(" :|")
-        if is_heading:
+        if heading:
             lists = [(-2, words)]  # which no indent takes away
         elif _opens_list(line[0].rstrip(" *_"), text[line.end() :].lstrip("\n")):
             lists.append((-1 if _TABLE.search(line[0]) else indent, words))

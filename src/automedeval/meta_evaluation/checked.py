@@ -166,8 +166,9 @@ def _csv(cases: Sequence[Case], checked: Checked) -> str:
         for mark in response.differs:
             sentence = mark["sentence"]
             passage = mark["passage"]
-            numbers = {"number": sentence[1], "beside": passage[1]}
-            words = {"statement": "".join(sentence), "passage": "".join(passage)}
-            cells = answer | mark | numbers | words
+            cells = answer | mark | {
+                "number": sentence[1], "beside": passage[1],
+                "statement": "".join(sentence), "passage": "".join(passage),
+            }  # fmt: skip
             writer.writerow({name: no_formula(cells[name]) for name in COLUMNS})
     return file.getvalue()
