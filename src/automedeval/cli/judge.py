@@ -204,7 +204,7 @@ def main() -> None:
         tell(awaited)
     print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
-    refuse_failures(judge, log.path, verdicts)
+    refuse_failures(judge, log.path, verdicts, awaited)
     if is_first() and not awaited:
         report_on(job)
 

@@ -130,12 +130,18 @@ def judge_by_file(
     )
 
 
-def refuse_failures(judge: BaseJudge, file: Path, verdicts: Collection[Verdict]) -> None:
-    """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid."""
+def refuse_failures(
+    judge: BaseJudge, file: Path, verdicts: Collection[Verdict], awaited: str | None
+) -> None:
+    """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid.
+
+    `awaited` is what `judge_by_file` returned: a batch asks them again, and not the command.
+    """
     failures = judge.chat.failures
     if failures:
         raise RecordError(
-            f"{len(failures)} not judged, the last: {failures[-1]}; the same command tries them again"
+            f"{len(failures)} not judged, the last: {failures[-1]}; "
+            f"the {'new batch (see above)' if awaited else 'same command'} tries them again"
         )
     if verdicts and not any(verdict.valid for verdict in verdicts):
         raise RecordError(f"{file}: no verdict is valid, so that there is nothing to report")
