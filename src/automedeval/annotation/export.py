@@ -9,8 +9,8 @@ from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
 from automedeval.records.journal import json_lines, write_whole
-from automedeval.records.types import answer_digest
-from automedeval.rubrics.slots import by_response, renamed
+from automedeval.records.types import answer_digest, by_response
+from automedeval.rubrics.slots import renamed
 
 FILES = {
     "ratings.jsonl": "ratings of the responses",  # for report --ratings

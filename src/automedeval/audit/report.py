@@ -10,8 +10,7 @@ HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
 def summary(result: JsonObject) -> list[str]:
     """Return sentences on whether the judge passes, what it fails, and what was not measured."""
     judge = result["judge"]["name"]
-    rows = result["perturbations"]
-    return say("audit", judge=judge, passes=result["passes"], rows=rows)
+    return say("audit", judge=judge, passes=result["passes"], rows=result["perturbations"])
 
 
 def render(result: JsonObject) -> dict[str, str]:

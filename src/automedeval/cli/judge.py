@@ -464,8 +464,9 @@ def report_on(job: Job) -> None:
     cases = job.answers.file
     own_rubric = args.rubric if Path(args.rubric or "").suffix else None
     is_sample = job.answers.content.path == SAMPLE / "test_cases.jsonl"
-    of_scores = not job.rubric.in_words
-    ratings = SAMPLE / "test_ratings.jsonl" if is_sample and of_scores else None
+    ratings = None
+    if is_sample and not job.rubric.in_words:
+        ratings = SAMPLE / "test_ratings.jsonl"
     if args.limit:  # the others' verdicts are not missing
         cases = str(job.output / f"cases-{args.limit}.jsonl")
         write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))

@@ -83,8 +83,8 @@ class PrepareCasesArguments(TableArguments):
     sample: int | None = option("number of cases to draw, with seed 0", None)
 
     def __post_init__(self) -> None:
-        for name in ("input", "ids"):  # a YAML list arrives joined
-            setattr(self, name, comma_list(getattr(self, name)))
+        self.input = comma_list(self.input)  # a YAML list arrives joined
+        self.ids = comma_list(self.ids)
         check_least(self, 1, "sample")
         if not self.input:
             raise RecordError("--input names no file")

@@ -13,9 +13,9 @@ from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
 from automedeval.models.base import Answer, NoChat, Results
 from automedeval.records import Case, JsonObject, Verdict, question_text
+from automedeval.records.types import by_response
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
-from automedeval.rubrics.slots import by_response
 
 WINDOW = 512  # requests that are sorted by length and batched together
 

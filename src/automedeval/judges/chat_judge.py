@@ -16,6 +16,7 @@ from automedeval.models.questions import odds_of
 from automedeval.records import Case, JsonObject, Verdict, digest, question_text
 from automedeval.records.package_data import packaged
 from automedeval.records.text import readable
+from automedeval.records.types import by_response
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import (
     ParsedAnswer,
@@ -25,7 +26,7 @@ from automedeval.rubrics.grammar import (
 )
 from automedeval.rubrics.prompts import judge_messages, template_fingerprint
 from automedeval.rubrics.questions import Search
-from automedeval.rubrics.slots import by_response, choice_names
+from automedeval.rubrics.slots import choice_names
 
 QUESTION = packaged("judges", "questions")["value"]
 LABEL = f"value@{QUESTION['version']}"

@@ -185,8 +185,10 @@ def run(main: Callable[[], None]) -> None:
             finally:
                 screen.flush()
     except UnclearArguments as error:
-        words = shlex.join([*sys.argv[1:], *error.arguments])
-        _end(f"error: {error}; say it by {sys.argv[0]} {words}")
+        program, *words = sys.argv
+        by = f"by {program} {shlex.join(words)} --columns "
+        ways = f", or {by}".join(map(shlex.join, error.ways))
+        _end(f"error: {error}; say it {by}{ways}")
     except AutoMedEvalError as error:
         _end(f"error: {error}")
     except KeyboardInterrupt:

@@ -37,11 +37,11 @@ class RecordError(AutoMedEvalError):
 
 
 class UnclearArguments(RecordError):
-    """What a file holds can be read in several ways; `arguments` are words of the command line that name one of these."""
+    """A table can be read in several ways; `ways` are entries of --columns for some of these."""
 
-    def __init__(self, message: str, arguments: Sequence[str]):
+    def __init__(self, message: str, *ways: Sequence[str]):
         super().__init__(message)
-        self.arguments = arguments
+        self.ways = ways
 
 
 class ChatError(AutoMedEvalError):

@@ -10,7 +10,7 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
 from types import NoneType, UnionType
@@ -384,6 +384,12 @@ class Case:
         return [response.model for response in self.responses]
 
 
+def by_response(values: Iterable[Any], order: Sequence[int], count: int) -> tuple:
+    """Return the values of slots in the order of a case's `count` responses, None for a response that has no slot."""
+    value_of = dict(zip(order, values))
+    return tuple(value_of.get(index) for index in range(count))
+
+
 def answer_digest(case: Case, response: Response) -> str:
     """Return "text-" and a digest of question and text: an exported rating has that of what was rated.
 
@@ -604,8 +610,7 @@ class Verdict(LogRecord):
                 return {name: moved(scores) for name, scores in values.items()}
             if not isinstance(values, list | tuple) or len(values) != len(places):
                 return values
-            value_at = dict(zip(places, values))
-            return tuple(value_at.get(place) for place in range(count))
+            return by_response(values, places, count)
 
         lists = ("scores", "expected_scores", "criterion_scores")
         values = {name: moved(getattr(self, name)) for name in lists}

@@ -6,18 +6,13 @@ has scores in the order of the case's responses and choices as names of models; 
 order.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from automedeval.records import Verdict
+from automedeval.records.types import by_response
 from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.rationale import DOCTOR, permute
-
-
-def by_response(values: Iterable[Any], order: Sequence[int], count: int) -> tuple:
-    """Return the values of slots in the order of a case's `count` responses, None for a response that has no slot."""
-    value_of = dict(zip(order, values))
-    return tuple(value_of.get(index) for index in range(count))
 
 
 def by_slot(values: Sequence[Any], order: Sequence[int]) -> tuple:

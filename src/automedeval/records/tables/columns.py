@@ -42,6 +42,7 @@ SIGNS = "(?:[^\\w\u2600-\u27bf\u2b50\U0001f300-\U0001faff]|_)+"
 AROUND = re.compile(rf"\A{SIGNS}|{SIGNS}\Z")
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 ASKED = re.compile("[?\uff1f\u061f]")
+LONG = re.compile(r"\S\s+\S+\s+\S")  # three words
 
 
 PlacedCases = list[tuple[str, Case]]  # each with its place in the file
@@ -79,7 +80,7 @@ class Columns:
         doubt = _add_known(roles, free, is_wide=bool(responses))
         unknown = [name for name in free if not is_known(name)]
         texts = [name for name in unknown if _has_text(name, rows)]
-        unsure = ""
+        guess = unsure = ""
         textless: list[str] = []
         if "question" not in roles:
             doubt = "no column is called question"
@@ -89,8 +90,8 @@ class Columns:
             roles = {"question": question} | roles
         is_open = not responses and (least_responses or not columns)
         if is_open and "model" not in roles:
-            unsure = _add_model(roles, texts, rows)
-        doubt = doubt or unsure
+            guess = _add_model(roles, texts, rows)
+        doubt = doubt or guess
         if "model" in roles or "answer" in roles:
             unsure = _add_answer(roles, texts)
         elif is_open:
@@ -98,13 +99,15 @@ class Columns:
             unsure = _add_reference(roles, texts, least_responses)
             responses = [name for name in texts if name not in roles.values()]
         doubt = doubt or unsure
-        is_answered = bool(responses) or "answer" in roles or not least_responses
+        is_answered = responses or "answer" in roles or not least_responses
         if not (roles["question"] and is_answered):
             raise RecordError(f"{path}: {doubt or 'no column has responses'}; {listed}")
         if doubt:
             entries = [f"{role}={name}" for role, name in roles.items()]
-            words = ["--columns", *entries, *responses]
-            raise UnclearArguments(f"{path}: {doubt}; {listed}", words)
+            ways = [[*entries, *responses]]
+            if guess and len(texts) > 1 and ANSWERS.isdisjoint(map(plain, texts)):
+                ways.append([*entries[:-2], *texts])  # of runs of several models
+            raise UnclearArguments(f"{path}: {doubt}; {listed}", *ways)
         return cls(roles, tuple(responses), tuple(textless))
 
     def __str__(self) -> str:
@@ -168,11 +171,11 @@ class Columns:
             raise RecordError(f"the question is an error of a program: {question!r}")
         if fault := fault_of_reference(reference):
             raise RecordError(fault)
-        answers = [Response(name, _text(row.get(name))) for name in self.responses]
+        answers = [
+            Response(name, row[name] if filled(row.get(name)) else "") for name in self.responses
+        ]
         if "model" in self.roles:
-            model = cells.get("model", "")
-            answer = cells.get("answer", "")
-            answers = [Response(model, answer, {"row": number})]
+            answers = [Response(cells.get("model", ""), cells.get("answer", ""), {"row": number})]
         case_id = str(cells.get("id", "")).strip()
         return Case(
             case_id, question, tuple(answers), reference, cells.get("topic"), {"row": number}
@@ -289,25 +292,22 @@ def _add_model(roles: dict[str, str], texts: list[str], rows: Sequence[dict]) ->
     """Add to role → column that of the models, if a row seems to be one answer; return the doubt.
 
     Then questions come again, and few words tell their rows apart: those of this column, which is
-    taken out of the texts. Of these the one with the most different cells becomes the first. Where
-    several may be answers, the doubt alone names the model, and no command drops one of them.
+    taken out of the texts. So are columns of short cells beside others, where none is called
+    answer. Of the texts left the one with the most different cells becomes the first.
     """
     question = roles["question"]
     count = len(rows)
-    asked = _kinds(rows, question)
-    if len(texts) < 2 or asked > 0.75 * count:
+    if len(texts) < 2 or _kinds(rows, question) > 0.75 * count:
         return ""
     for name in texts:
         if _kinds(rows, name) <= count / 2 and _kinds(rows, question, name) == count:
-            texts.remove(name)
-            varied = [other for other in texts if _kinds(rows, other) > asked]
-            doubt = f"{name!r} may be the model that gave the answer"
-            # Or of runs: several other columns have more texts than the question.
-            if len(varied) > 1 and ANSWERS.isdisjoint(map(plain, texts)):
-                return f"{doubt} (then model={name} answer=COLUMN)"
             roles["model"] = name
+            texts.remove(name)
             texts.sort(key=lambda other: -_kinds(rows, other))
-            return doubt
+            if ANSWERS.isdisjoint(map(plain, texts)):
+                long = [each for each in texts if any(map(LONG.search, _strings(each, rows)))]
+                texts[:] = long or texts
+            return f"{name!r} may be the model that gave the answer"
     return ""
 
 
@@ -322,7 +322,7 @@ def _add_answer(roles: dict[str, str], texts: Sequence[str]) -> str:
         raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
     if "answer" in roles:
         return ""
-    called = [name for name in texts if plain(name) in NAMES["answer"]]
+    called = [name for name in texts if plain(name) in ANSWERS]
     if texts:
         roles["answer"] = [*called, *texts][0]
     if len(called) != 1:
@@ -343,7 +343,7 @@ def _add_reference(roles: dict[str, str], texts: Sequence[str], least_responses:
     """
     is_one = len(texts) == 1 and (least_responses or "reference" in roles)
     for name in texts:
-        is_answer = plain(name) in NAMES["answer"] and not is_one
+        is_answer = plain(name) in ANSWERS and not is_one
         if is_answer or is_trusted(name):
             roles.setdefault("reference", name)
             return f"{name!r} may be the reference, or a candidate's responses"
@@ -358,12 +358,7 @@ def is_trusted(name: str) -> bool:
 def is_known(name: str) -> bool:
     """Return whether a column is no candidate's by its name, also with an s or a number behind it, or without any name."""
     word = plain(name)
-    is_called = word in KNOWN or NUMBERED.fullmatch(word)
-    return bool(is_called or NAMELESS.fullmatch(name))
-
-
-def _text(cell: Any) -> str:
-    return cell if filled(cell) else ""
+    return bool(word in KNOWN or NUMBERED.fullmatch(word) or NAMELESS.fullmatch(name))
 
 
 def no_value(cell: Any) -> bool:
@@ -397,9 +392,8 @@ def fault_of_reference(cell: Any) -> str | None:
 def _has_text(name: str, rows: Iterable[dict]) -> bool:
     """Return whether a column holds text; numbers, dates and addresses are none, nor words for no value among them."""
     cells = list(filter(None, _strings(name, rows)))
-    if any(not NO_TEXT.fullmatch(cell) and not no_value(cell) for cell in cells):
-        return True
-    return bool(cells) and not any(map(NO_TEXT.fullmatch, cells))
+    texts = [cell for cell in cells if not NO_TEXT.fullmatch(cell)]
+    return not all(map(no_value, texts)) or (bool(texts) and texts == cells)
 
 
 def _strings(name: str, rows: Iterable[dict]) -> list[str]:

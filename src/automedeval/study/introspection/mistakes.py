@@ -209,5 +209,4 @@ def find_mistakes(
 
 def _relations(scores: Sequence[float]) -> list[tuple[bool, bool]]:
     """Return for each pair of scores whether the first is lower, and whether it is higher."""
-    pairs = combinations(scores, 2)
-    return [(first < second, first > second) for first, second in pairs]
+    return [(first < second, first > second) for first, second in combinations(scores, 2)]
