@@ -34,7 +34,7 @@ def table(
     cases: Cases,
     resamples: int = RESAMPLES,
 ) -> list[JsonObject]:
-    """Return a row for each perturbation, for audit.json: intervals are over cases.
+    """Return a row for each perturbation, for audit.json: intervals are over clusters of cases.
 
     Returns:
         "name", "what", "why", "changes", "should"; "limit" in words; "share", of what `what` names, "shift", the mean change of
@@ -50,7 +50,7 @@ def table(
         made[outcome.trial.perturbation.name].append(outcome)
     measured = {row.name: reader.measure(row) for row in perturbations}
     tree = {name: _figures(made[name], measured[name], cases) for name in measured}
-    estimates = estimate(tree, len(cases), resamples)
+    estimates = estimate(tree, cases.clusters, resamples)
     rows = []
     for perturbation in perturbations:
         name, figures = perturbation.name, estimates[perturbation.name]

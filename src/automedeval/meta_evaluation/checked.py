@@ -12,6 +12,7 @@ from markupsafe import Markup
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, in_words
 from automedeval.meta_evaluation.facts import AGAINST
 from automedeval.meta_evaluation.page import Bars, PageTable, Said, render_report, say
+from automedeval.meta_evaluation.verdicts.cases import clusters_of
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
 from automedeval.records.text import no_formula, span
 from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
@@ -24,7 +25,7 @@ COLUMNS = (
 
 
 def measure(cases: Sequence[Case], checked: Checked) -> JsonObject:
-    """Return the figures of each model, with intervals by bootstrap over cases.
+    """Return the figures of each model, with intervals by bootstrap over clusters of cases.
 
     Returns:
         model → {"answers", "compared" (whose numbers could be), "differing_answers" (of those)}.
@@ -42,7 +43,7 @@ def measure(cases: Sequence[Case], checked: Checked) -> JsonObject:
             "compared": share.n,
             "differing_answers": share,
         }
-    return plain(estimate(tree, len(cases)))
+    return plain(estimate(tree, clusters_of(cases)))
 
 
 def _shares(figures: JsonObject) -> list[tuple[str, JsonObject]]:

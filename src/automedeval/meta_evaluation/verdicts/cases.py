@@ -23,6 +23,14 @@ from automedeval.stats.checklist import Score, checklist_scores
 Placed = tuple[str, Any]  # "file:line" and a record
 
 
+def clusters_of(cases: Iterable[Case]) -> ndarray:
+    """Return the number of each case's cluster, by what it says itself in "cluster": int [cases]; else it is one of its own."""
+    given = [case.extra.get("cluster") for case in cases]
+    named = [str(["", at] if own in (None, "") else own) for at, own in enumerate(given)]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
+    return np.array([numbers[name] for name in named], int)
+
+
 @dataclass(eq=False)
 class Cases:
     """Cases, with their responses and pairs of responses numbered.
@@ -65,11 +73,8 @@ class Cases:
 
     @cached_property
     def clusters(self) -> ndarray:
-        """The number of each case's cluster, by what it says itself in "cluster": int [cases]; else it is one of its own."""
-        given = [case.extra.get("cluster") for case in self.records]
-        named = [str(["", at] if own in (None, "") else own) for at, own in enumerate(given)]
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
-        return np.array([numbers[name] for name in named], int)
+        """The number of each case's cluster: int [cases]."""
+        return clusters_of(self.records)
 
     @cached_property
     def cluster_of(self) -> ndarray:
