@@ -12,13 +12,12 @@ _END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 # A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item.
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
-    re.I,
+    r"(?i)(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKUP = re.compile(r"[*_`#]+")
 _QUOTE = re.compile(r"\s*>")
-_RULE = re.compile(r"\s*\|[-:| ]+\|\s*$", re.M)
+_RULE = re.compile(r"(?m)\s*\|[-:| ]+\|\s*$")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
 

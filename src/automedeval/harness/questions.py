@@ -14,8 +14,7 @@ from automedeval.records.thoughts import CHAT_TOKEN
 
 # What Python writes for a value that is no text
 _VALUE = re.compile(
-    r"""None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|[\[({]((['"\d\[({+-]|None|True|False|inf|nan).*)?[\])}]""",
-    re.DOTALL,
+    r"""(?s)None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|[\[({]((['"\d\[({+-]|None|True|False|inf|nan).*)?[\])}]""",
 )
 
 

@@ -29,7 +29,7 @@ class Free:
     def end(self, text: str) -> int | None:
         """Return the place at which a text ends; None if it goes on."""
         before = r"(?<!\\)(?:\\\\)*" if self.json_string else ""
-        match = re.search(f"{before}({re.escape(self.stop)})", text, re.I)
+        match = re.search(f"(?i){before}({re.escape(self.stop)})", text)
         return match.start(1) if match and self.stop else None
 
 

@@ -26,12 +26,11 @@ OPTIONAL = {
 REFUSED = (400, 413, 422)  # no retry helps; the fault may be this prompt's or every request's
 _FILTERED = "the endpoint's content filter refused"
 _OVERLONG = re.compile(
-    r"context (?:length|window|size)", re.I
+    r"(?i)context (?:length|window|size)"
 )  # vLLM, SGLang and llama.cpp give no code
 _NOT_TAKEN = re.compile(
-    r"unsupported|not (?:\w+ )?support|n't support|not allowed|not permitted|not enabled|unrecogni[sz]ed|unknown|unexpected"
+    r"(?i)unsupported|not (?:\w+ )?support|n't support|not allowed|not permitted|not enabled|unrecogni[sz]ed|unknown|unexpected"
     r"|extra.forbidden|deprecated|may only be|only (?:\S+ ){1,3}allowed",
-    re.I,
 )
 
 
@@ -151,7 +150,7 @@ def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> st
         return None
     text = parameter if isinstance(parameter, str) else message
     # What follows the first may be a list of what the endpoint takes.
-    first = re.search(rf"\b(?:top_)?({names})\b", text, re.I)
+    first = re.search(rf"(?i)\b(?:top_)?({names})\b", text)
     return first[1].lower() if first else None
 
 

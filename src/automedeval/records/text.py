@@ -12,7 +12,7 @@ UNDEFINED = "–"
 MOST_ROWS = 20  # of a table in a terminal
 # How cells begin that a spreadsheet runs; the last four do in some languages
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_ADDRESS = re.compile(r"(https?://)(?:\S*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?", re.I)
+_ADDRESS = re.compile(r"(?i)(https?://)(?:\S*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
 LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 RANKED = (
     "In brackets: 95 % intervals over cases. Models whose ranks overlap are not clearly different."

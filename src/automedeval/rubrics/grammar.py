@@ -305,16 +305,15 @@ _INLINE = re.compile(
 # that counts nothing ("2 warnings", "500 mg"): these may take the score back. Other words may do so too ("to be halved", or
 # in another language): no rule tells such words from a reason.
 _COUNTED = re.compile(
-    r"\b\d[\d.,]*(?: of \d+)?\s?(?:mg|mcg|µg|g|kg|ml|l|iu|days?|[a-z]{4,}s)\b", re.I
+    r"(?i)\b\d[\d.,]*(?: of \d+)?\s?(?:mg|mcg|µg|g|kg|ml|l|iu|days?|[a-z]{4,}s)\b"
 )
 _NO_REASON = re.compile(
-    r"[.!。！…]\s|[?？\"“”„«»<>=+→~★☆⭐]|"
+    r"(?i)[.!。！…]\s|[?？\"“”„«»<>=+→~★☆⭐]|"
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|zero|half|twice|minus|plus|first|second|third|last|former|latter|"
     r"other|both|scor\w*|points?|pts?|marks?|stars?|rat(?:e|ed|ings?)|rank\w*|grade\w*|scale|verdict|better|best|worse|worst|"
     r"less|more|lower\w*|higher|lowest|highest|equal\w*|same|tie[ds]?|rather|maybe|perhaps|possibly|actually|instead|wait|sorry|"
     r"ignore\w*|disregard\w*|swap\w*|revers\w*|final\w*|draft|example|above|below|correct(?:ion|ed)|reconsider\w*|n/a|"
     r"invert\w*|placeholder|scrap\w*|winner|loser|harsh|generous|typo|mistaken?)\b",
-    re.I,
 )
 
 

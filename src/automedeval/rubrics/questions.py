@@ -15,10 +15,9 @@ from automedeval.rubrics.rubric import Rubric
 _MOST_AT_ONCE = 3  # questions of one message that are looked up
 _LONGEST_QUESTION = 500  # characters
 _QUESTION = re.compile(
-    r"(?:\[\s{0,3}Question\s{0,3}[0-9]{0,2}\s{0,3}\][*_`]{0,4}[ \t]{0,3}[:：]?"
+    r"(?im)(?:\[\s{0,3}Question\s{0,3}[0-9]{0,2}\s{0,3}\][*_`]{0,4}[ \t]{0,3}[:：]?"
     r"|^[-+•*#_>` \t]{0,20}Question[ \t]{0,3}[0-9]{0,2}[*_`]{0,4}[:：](?=[^\n]{0,500}[?？]))"
     r"[*_`]{0,4}\s{0,20}((?:(?!\[\s{0,3}Question)[^\n]){1,2000})",
-    re.I | re.M,
 )
 Search = Callable[
     [Sequence[str]], list[list[Any]]

@@ -17,7 +17,7 @@ DOCTOR = "Doctor"
 # The small judge's rationale quotes the question, on one line, and has each step on all doctors.
 COMPOSED = "Composed by a template.\n"
 ON_ALL = "\nStep 2: "
-_HEADING = re.compile(r"\A\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*", re.I)
+_HEADING = re.compile(r"(?i)\A\s*[*#_ \t]{0,12}analy[sz](?:e|is)[*_]{0,3}[:：][*_]{0,3}\s*")
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
 _CARDINALS = "one|two|three|four|five|six|seven|eight|nine|ten"
 _NUMBERS = re.compile(r"([0-9]+)(?:([–-]|\s(?:to|through)\s)([0-9]+))?")

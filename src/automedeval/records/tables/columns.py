@@ -36,7 +36,7 @@ NUMBERED = re.compile(rf"(?:{'|'.join(BESIDE)}|(?:.*_)?(?:id|comment|note))s?[_0
 NOT_JUDGED = "no text, not judged"
 NO_TEXT = re.compile("|".join(_WORDS["no_text"]), re.S | re.I)
 FAILURE = re.compile("|".join(_WORDS["failures"]), re.S)
-CHOICE = re.compile(r"(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+", re.I)
+CHOICE = re.compile(r"(?i)(\s*\(?[A-J]\)?[.:]?\s*(\n|\Z))+")
 # Signs, but no stars and other pictures, which may be a score
 SIGNS = "(?:[^\\w\u2600-\u27bf\u2b50\U0001f300-\U0001faff]|_)+"
 AROUND = re.compile(rf"\A{SIGNS}|{SIGNS}\Z")

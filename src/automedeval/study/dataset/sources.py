@@ -19,9 +19,8 @@ from automedeval.study.dataset import criteria_sources
 
 # Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
-    r"(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
+    r"(?i)(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
     r"|if you are a doctor, please answer the medical questions based on the patient's description",
-    re.I,
 )
 
 

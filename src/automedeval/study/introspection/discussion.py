@@ -37,24 +37,20 @@ EXCHANGES = 3  # Paper: "after up to three rounds of discussion"
 ROLES = ("suggestion", "review", "revision")
 _LEAD = r"^[-+•*#_`> \t]{0,12}"
 _MARK = r"[*_`]{0,3}"
-_SUGGESTION = re.compile(
-    rf"{_LEAD}Suggestion{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}", re.I | re.M
-)
-_KEEP = re.compile(rf"{_MARK}keep{_MARK}[.!]?{_MARK}[ \t]*(?:$|\n)", re.I)
+_SUGGESTION = re.compile(rf"(?im){_LEAD}Suggestion{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}")
+_KEEP = re.compile(rf"(?i){_MARK}keep{_MARK}[.!]?{_MARK}[ \t]*(?:$|\n)")
 _REVIEW = re.compile(
-    rf"{_LEAD}Review{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}{_MARK}(accept|object)(?:ed|ion|s)?"
+    rf"(?im){_LEAD}Review{_MARK}[ \t]{{0,3}}[:：]{_MARK}[ \t]{{0,5}}{_MARK}(accept|object)(?:ed|ion|s)?"
     rf"{_MARK}[.!]?{_MARK}[ \t]*$",
-    re.I | re.M,
 )
 # What objects, or makes a condition: an acceptance beside it may be none.
 _TAKES_BACK = re.compile(
-    r"\b(?:object(?:s|ed|ing|ions?)?|disagree|reject|(?:not|n['’]t) accept|cannot"
+    r"(?i)\b(?:object(?:s|ed|ing|ions?)?|disagree|reject|(?:not|n['’]t) accept|cannot"
     r"|if|unless|until|provided|except|but|however|would|only)\b",
-    re.I,
 )
 # What revises a verdict behind "keep".
 _REVISES = re.compile(
-    rf"{_TAKES_BACK.pattern}|\b(?:wait|revis(?:e|ed|ion)|lower|raise|deserves?|should)\b", re.I
+    rf"{_TAKES_BACK.pattern}|\b(?:wait|revis(?:e|ed|ion)|lower|raise|deserves?|should)\b"
 )
 
 
