@@ -467,6 +467,7 @@ def refused(tmp_path, verdicts, message, **more):
     file = tmp_path / "verdicts.jsonl"
     if isinstance(verdicts, str):
         file.write_text(verdicts)
+        (tmp_path / ".verdicts.jsonl.lock").touch()
     else:
         write(file, verdicts)
     line = error_line(asked(tmp_path, file, **more))

@@ -91,10 +91,11 @@ def test_a_faulty_record_is_named_by_file_and_line(tmp_path, name, change, said)
 def test_a_line_that_is_no_object_is_named_by_file_and_line(tmp_path, line, said):
     path = tmp_path / "cases.jsonl"
     content = line if isinstance(line, bytes) else line.encode()
-    path.write_bytes(b"\n\n".join([json.dumps(CASE).encode(), content + b"\n"]))
+    path.write_bytes(b"\n\n".join([json.dumps(CASE).encode(), content]))
     refused_line = refusal(path)
     assert refused_line.startswith(f"{path}:3: ")
     assert said in refused_line
+    assert "mends" not in refused_line, "it is no log"
     assert len(refused_line) < len(str(path)) + 220
 
 

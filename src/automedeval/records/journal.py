@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from automedeval.records.errors import RecordError, foreign_errors_at
-from automedeval.records.readers import read_lines
+from automedeval.records.readers import lock_file, read_lines
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def lock(path: Path, doing: str) -> FileLock:
     The folder that both lie in is made; the path itself need not exist. `doing` says in errors what the lock's holder does.
     RecordError if another process holds the lock, or the file beside the path cannot be written.
     """
-    file_lock = FileLock(path.with_name(f".{path.name}.lock"))
+    file_lock = FileLock(lock_file(path))
     with foreign_errors_at(f"{path}: cannot be written", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

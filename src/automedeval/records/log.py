@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from automedeval.records.errors import RecordError
 from automedeval.records.journal import ALONE, Journal, Processes, write_lines
-from automedeval.records.readers import read_records
+from automedeval.records.readers import lock_file, read_records
 from automedeval.records.types import LogRecord
 
 _SYNC = 64  # appended records between two waits for the disk
@@ -97,7 +97,7 @@ class Log:
             whole.sync()
         for part in parts:
             part.unlink()
-            part.with_name(f".{part.name}.lock").unlink(missing_ok=True)
+            lock_file(part).unlink(missing_ok=True)
         return whole.appended
 
     def _set_aside(self) -> None:
@@ -124,13 +124,16 @@ class Log:
         is_asked = is_cut and record.key in self.again
         return is_asked or record.has_changed(self.renewed[record.case_id])
 
-    def notes(self) -> list[str]:
-        """Return a line on the cases whose records were moved, if there are any."""
+    def notes(self, what: str = "texts changed") -> list[str]:
+        """Return a line on the cases whose records were moved, if there are any, and `what` happened to them."""
         if not self.changed:
             return []
-        what = "answers were cut off, or texts changed" if self.again else "texts changed"
-        done = f"asked anew, what was there before is in {self.replaced_file}"
-        return [f"{len(self.changed)} of {len(self.renewed)} {what}: {done}"]
+        if self.again:
+            what = "answers were cut off, or texts changed"
+        return [
+            f"{len(self.changed)} of {len(self.renewed)} {what}: asked anew, "
+            f"what was there before is in {self.replaced_file}"
+        ]
 
     def records(self, path: Path | None = None) -> Iterator[Any]:
         """Yield the author's records that the file holds, or `replaced_file`."""

@@ -25,16 +25,23 @@ def read_lines(path: str | Path, split: str = "") -> Iterator[Placed]:
     file cannot be read, is not UTF-8, or a line is not a JSON object.
     """
     file = Path(path)
-    of_hub = bool(split) and not file.exists() and is_hub_dataset(str(path))
+    of_hub = split and not file.exists() and is_hub_dataset(str(path))
     if of_hub or file.suffix.lower() == ".parquet":
         yield from _read_dataset(str(path), split if of_hub else "")
         return
     with foreign_errors_at(path, OSError), open(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
             place = f"{path}:{number}"
-            record = _parsed(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, place)
+            record = _parsed(
+                line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, place, file
+            )
             if record is not None:
                 yield place, record
+
+
+def lock_file(path: Path) -> Path:
+    """Return the file beside a log that its writer locks, and leaves there."""
+    return path.with_name(f".{path.name}.lock")
 
 
 def _no_constant(name: str) -> None:
@@ -75,16 +82,18 @@ def read_json(file: Path) -> Any:
         return parse_json(read_text(file), others=True)
 
 
-def _parsed(line: bytes, place: str) -> dict | None:
-    """Return the object in a line, None for a blank line."""
+def _parsed(line: bytes, place: str, file: Path) -> dict | None:
+    """Return the object in a line of a file, None for a blank line."""
     try:
         text = line.decode("utf-8").strip()
         record = parse_json(text) if text else None
     except UnicodeDecodeError as error:
         raise RecordError(f"{place}: not UTF-8 (byte {error.start + 1} of the line)") from None
     except ValueError as error:
-        torn = "" if line.endswith(b"\n") else "; cut off: the command that wrote it mends it"
-        raise RecordError(f"{place}: not JSON ({error}): {text[:60]}{torn}") from None
+        advice = ""
+        if not line.endswith(b"\n") and lock_file(file).exists():  # a log
+            advice = "; cut off: the command that wrote it mends it"
+        raise RecordError(f"{place}: not JSON ({error}): {text[:60]}{advice}") from None
     if text and not isinstance(record, dict):
         raise RecordError(f"{place}: expected one JSON object per line, found {_shown(record)}")
     return record
