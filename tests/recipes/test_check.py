@@ -75,27 +75,29 @@ def test_every_file_is_written(tmp_path):
             assert text[mark["start"] : mark["end"]] == mark["sentence"][1]
     page = (out / "check.html").read_text()
     assert "Not looked at" in page
-    said = (out / "check.md").read_text()
-    assert "Not looked at" in said
-    assert "| wrong | 3 | 2 of 2: 1.00" in said
+    assert "| wrong | 3 | 2 of 2: 1.00" in (out / "check.md").read_text()
     shown = ["50 mg instead of 5 mg", "every day instead of once a week", "12 g instead of 4 g"]
     assert re.findall("<b>(.*? instead of .*?)</b>", page) == shown
     rows = read_csv(out / "claims.csv")
     assert [row["number"] for row in rows] == ["50 mg", "every day", "12 g"]
     assert rows[0].items() >= ROWS["first row"].items()
-    models = read_json(out / "check.json")["models"]
-    assert models["right"]["differing_answers"]["value"] == 0
-    assert models["wrong"]["differing_answers"]["value"] == 1
+    assert read_json(out / "check.json")["models"]["wrong"]["differing_answers"]["value"] == 1
 
 
 def test_a_stopped_check_goes_on(tmp_path):
-    succeeded(check(CASES, tmp_path / "whole"))
-    whole = read(tmp_path / "whole" / "claims.jsonl")
-    with stopped(APPEND, 2):
-        check(CASES, tmp_path / "cut")
-    assert read(tmp_path / "cut" / "claims.jsonl") == whole[:2]
-    succeeded(check(CASES, tmp_path / "cut"))
-    assert read(tmp_path / "cut" / "claims.jsonl") == whole
+    out = tmp_path / "out"
+    claims = out / "claims.jsonl"
+    check(CASES, out)
+    whole = read(claims)
+    # Answers of earlier versions are moved, and compared again.
+    old = [claim | {"case_digest": "other", "settings": "7b9ed6f70875"} for claim in whole]
+    write(claims, old)
+    with stopped(APPEND, 9):
+        check(CASES, out)
+    assert read(claims) == whole[:2]
+    assert read(out / "replaced-claims.jsonl") == old
+    succeeded(check(CASES, out))
+    assert read(claims) == whole
 
 
 def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path):
@@ -112,8 +114,7 @@ def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path)
     about = "How much of it for an adult?,Take 400 mg."
     table.write_text(f"{head}{about},a,Take 400 mg.\n{about},b,Take 5 g.\n")
     succeeded(check(table, tmp_path / "out"))
-    rows = read_csv(tmp_path / "out" / "claims.csv")
-    assert [row["row"] for row in rows] == ["2"]
+    assert [row["row"] for row in read_csv(tmp_path / "out" / "claims.csv")] == ["2"]
     assert "row 2" in (tmp_path / "out" / "check.html").read_text()
 
 

@@ -30,7 +30,7 @@ from automedeval.records.tables.cases import read_cases
 from automedeval.records.text import format_table
 from automedeval.records.thoughts import note_on_thoughts
 
-VERSION = 6  # of how numbers are read and passages are searched, for the fingerprint
+VERSION = 6  # of how numbers are read and passages are searched: with another one answers are compared again
 
 
 @dataclass
@@ -60,15 +60,17 @@ def main() -> None:
             f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
         )
     output = Path(args.output or default_folder("checks", args.cases, "cases"))
-    settings = digest([VERSION, books.get("store")])
-    digests = {case.id: case.digest for case in cases}
+    settings = digest([4, books.get("store")])  # 4: the version that stood here
+    digests = {case.id: digest([VERSION, case.digest]) for case in cases}
     claims = output / "claims.jsonl"
     with Log(claims, CheckedResponse, (evidence,), settings, renewed=digests) as log:
         done = log.done(digests)
-        print_notes(log.notes())
+        print_notes(log.notes("texts, or how they are read, changed"))
         record_run(output / "run.json", args, encoder_args)
         missing = sum(len(case.responses) for case in cases) - len(done)
-        log.fill(check_cases(cases, done, evidence, settings, search), missing, unit="answer")
+        log.fill(
+            check_cases(cases, done, digests, evidence, settings, search), missing, unit="answer"
+        )
         checked = [response for response in log.records() if response.case_id in digests]
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence)

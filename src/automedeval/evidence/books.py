@@ -145,17 +145,16 @@ class Book:
         self.words = sum(len(block.text.split()) for block in blocks)
         parts = []
         for block in blocks:
-            for start, end, _ in spans(block.text):
-                parts.append(block._replace(text=block.text[start:end]))
+            text = block.text
+            parts += [block._replace(text=text[start:end]) for start, end, _ in spans(text)]
         pieces: list[Piece] = []
         for sentence in _counted(parts, count):
             pieces += [sentence] if sentence.size <= tokens else _cut(sentence, count, tokens)
         passages = []
         for (book, section), run in groupby(pieces, attrgetter("book", "section")):
             for passage in _pack(run, tokens, overlap):
-                page = passage[0].page
-                text = _text(passage)
-                passages.append(Passage.of(book or self.file.stem, section, page, text))
+                place = book or self.file.stem, section, passage[0].page
+                passages.append(Passage.of(*place, _text(passage)))
         return passages
 
 

@@ -147,10 +147,10 @@ def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> li
 
 def _nearest(number: Number, end: float, known: Sequence[tuple[Number, int]]) -> Difference:
     """Return how an end of a number differs from the nearest of others, which stand with their sources."""
-    found = [
-        Difference(_factor(number, end, allowed), number, allowed, at) for allowed, at in known
-    ]
-    return min(found, key=_BY_FACTOR)
+    return min(
+        (Difference(_factor(number, end, allowed), number, allowed, at) for allowed, at in known),
+        key=_BY_FACTOR,
+    )
 
 
 def _factor(number: Number, end: float, allowed: Number) -> float:
@@ -165,8 +165,9 @@ def numbers(text: str) -> tuple[Number, ...]:
     text = text.translate(_ALIKE)
     read: list[Number] = []
     for span in spans(text):
-        if not forbids(f"{span.above}: {text[span.start : span.end]}"):
-            read += _read(text[span.start : span.end], span)
+        sentence = text[span.start : span.end]
+        if not forbids(f"{span.above}: {sentence}"):
+            read += _read(sentence, span)
     return tuple(read)
 
 
@@ -194,8 +195,7 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
             for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_age = kind == "duration" and not _READ["lasts"].search(before)
                 if not is_age and ends[0] > 0:
-                    counted = _counted(match)
-                    yield Number(kind, min(ends), max(ends), is_limit, counted, *place)
+                    yield Number(kind, min(ends), max(ends), is_limit, _counted(match), *place)
 
 
 def _counted(match: re.Match) -> int:

@@ -43,7 +43,7 @@ def marked_numbers(
     texts = [text if told_english(text, *beside) else "" for text in texts]
     if not (told_english(answer, *beside) and any(texts)):
         return [], LANGUAGE
-    marks: dict[tuple, JsonObject] = {}  # one shows all equal numbers
+    marks: dict[tuple, JsonObject] = {}  # one shows all numbers of a kind, `low` and `high`
     for difference in differences(answer, texts[0], texts[1:]):
         number = difference.number
         source = sources[difference.source]
@@ -56,7 +56,7 @@ def marked_numbers(
             "passage": difference.nearest.parts(source.text),
             "source": source.source,
         }
-        marks.setdefault((number.kind, number.low, number.high), mark)
+        marks.setdefault(number[:3], mark)
     return list(marks.values()), None
 
 
@@ -75,9 +75,7 @@ def passages_beside(text: str, search: Search) -> list[Evidence]:
 
     `search` finds passages of books, each with `text`, `book` and `section`.
     """
-    asked = []
-    for start, end, above in spans(text):
-        asked.append(": ".join(filter(None, (above, text[start:end]))))
+    asked = [": ".join(filter(None, (above, text[start:end]))) for start, end, above in spans(text)]
     evidence = []
     for passage in chain.from_iterable(search(asked)):
         source = ", ".join(filter(None, (passage.book, passage.section)))
@@ -86,12 +84,17 @@ def passages_beside(text: str, search: Search) -> list[Evidence]:
 
 
 def check_cases(
-    cases: Sequence[Case], done: set[tuple], kind: str, settings: str, search: Search | None = None
+    cases: Sequence[Case],
+    done: set[tuple],
+    digests: Mapping[str, str],
+    kind: str,
+    settings: str,
+    search: Search | None = None,
 ) -> Iterator[CheckedResponse]:
     """Yield what was found of every response that is not done, in the order of the cases.
 
-    `kind` is "books" where there is a search, else "reference"; `settings` is the fingerprint of the books and of how numbers
-    are read.
+    `digests` maps a case to that of its texts and of how numbers are read; `kind` is "books" where there is a search, else
+    "reference"; `settings` is the fingerprint of the books.
     """
     for case in cases:
         for response in case.responses:
@@ -103,5 +106,5 @@ def check_cases(
             )
             yield CheckedResponse(
                 case.id, response.model, kind, tuple(marks), unread,
-                case_digest=case.digest, settings=settings,
+                case_digest=digests[case.id], settings=settings,
             )  # fmt: skip

@@ -36,8 +36,9 @@ def measure(cases: Sequence[Case], checked: Checked) -> JsonObject:
         responses = [response for response in checked if response.model == model]
         case = np.array([numbers[response.case_id] for response in responses])
         marked = [None if response.unread else bool(response.differs) for response in responses]
-        shares = np.array(marked, float)
-        share = mean_of(shares, case, len(cases), "no answer that could be read", SHARE)
+        share = mean_of(
+            np.array(marked, float), case, len(cases), "no answer that could be read", SHARE
+        )
         tree[model] = {
             "answers": len(responses),
             "compared": share.n,
@@ -57,9 +58,12 @@ def check_rows(figures: JsonObject) -> list[dict[str, str | float | int]]:
     rows = []
     for model, share in _shares(figures):
         count = f"{share['n'] * (share['value'] or 0):.0f} of {share['n']}"
-        answers = figures[model]["answers"]
         rows.append(
-            {"model": model, "answers": answers, "a number differs": f"{count}: {span(share)}"}
+            {
+                "model": model,
+                "answers": figures[model]["answers"],
+                "a number differs": f"{count}: {span(share)}",
+            }
         )
     return rows
 
@@ -146,13 +150,15 @@ def check_page(
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
     rows = check_rows(figures)
-    against = AGAINST[settings["evidence"]]
     head = list(rows[0]) if rows else []
     table = PageTable(head, [list(row.values()) for row in rows], "Answers by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
         "check", "Answers checked", Said(check_sentences(figures, checked, settings["evidence"]), []),
-        bars=Bars(f"Share of answers with a number that differs from {against}, with 95 % intervals", bars),
+        bars=Bars(
+            f"Share of answers with a number that differs from {AGAINST[settings['evidence']]}, with 95 % intervals",
+            bars,
+        ),
         tables=[table], settings=settings, answers=marked_answers(cases, checked),
     )  # fmt: skip
     return pages | {"claims.csv": _csv(cases, checked)}
