@@ -257,5 +257,5 @@ def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
     failed(
         run_recipe("report", *files),
         "no rating of any case in ",
-        ", as it is now: its cases begin with ['",
+        ", as it is now: ids agree, and texts differ",
     )

@@ -48,8 +48,8 @@ class Collection:
         for case in cases:
             for response in case.responses:
                 tokens = words(response.text)
-                size = size + 1
-                length = length + len(tokens)
+                size += 1
+                length += len(tokens)
                 frequency.update(set(tokens))
         return cls(size, length / size if length else 1.0, frequency)
 

@@ -203,7 +203,7 @@ class Batch:
         """
         width = max(map(len, tokens))
         end = self.length
-        self.length = self.length + width
+        self.length += width
         for place, new in enumerate(tokens):
             row = self.rows[place]
             row.tokens.extend(new)

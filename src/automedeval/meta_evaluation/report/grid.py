@@ -137,7 +137,7 @@ def grid_of(
     if changed is not None:
         head = {"base": changed.baseline, "sort": "lost"}
         gap = changed.gap
-        marked = marked | dict(changed.marks)
+        marked |= changed.marks
         for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
             measures[name] = _largest(cases, size)
     differs = _marks_by_response(main.judge)

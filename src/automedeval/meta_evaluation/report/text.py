@@ -213,6 +213,8 @@ def _where(result: JsonObject) -> str:
         return ""
     if not shared["cases"]:
         return " in each model's own cases"
+    if more := len(unscored[3:]):
+        unscored[3:] = [f"{more} more"]
     but = f" but {in_a_row(unscored)} (no score)" if unscored else ""
     return f" in the {shared['cases']} of {shared['of']} cases with a score of every model{but}"
 

@@ -60,8 +60,7 @@ class Cases:
         """Read the first `limit` cases of a file, or all, with `read_cases`."""
         file = CaseFile(path, **table)
         records = file.first(limit)
-        notes = file.notes + note_on_thoughts(records)
-        return cls(records, path, notes, table.get("blank"))
+        return cls(records, path, file.notes + note_on_thoughts(records), table.get("blank"))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -217,10 +216,10 @@ class Cases:
                 has_some = True
                 yield place, record
         if not has_some:
-            raise RecordError(
-                f"{source}: no {what} any case in {self.source}, as it is now: its "
-                f"cases begin with {list(others)[:1]}, and these with {self.records[0].id!r}"
-            )
+            why = f"its ids are others, as {list(others)[:1]}, and not {self.records[0].id!r}"
+            if self.index.keys() & others:
+                why = "ids agree, and texts differ"
+            raise RecordError(f"{source}: no {what} any case in {self.source}, as it is now: {why}")
         if others:
             notes.append(
                 f"{source}: {what.split()[0]}s: {others.total()} left out, of {len(others)} cases that are "
