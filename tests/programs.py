@@ -218,7 +218,7 @@ def figures_of_the_paper() -> list[tuple[str, list[str]]]:
         .read_text(encoding="utf-8")
         .partition("## What makes what")[2]
     )
-    rows = re.findall(r"^\| (.*(?:Table|Figure).*) \| (.*) \|$", section, re.M)
+    rows = re.findall(r"(?m)^\| (.*(?:Table|Figure).*) \| (.*) \|$", section)
     return [(about, re.findall(r"`(.*?)`", files)) for about, files in rows]
 
 

@@ -16,7 +16,7 @@ def test_what_was_confirmed_survives_five_kills():
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600)
     printed = succeeded(done).stdout
     for row in ("saves that are lost", "saves that are stored twice"):
-        assert re.search(rf"^{row} +0 .* yes$", printed, re.M)
+        assert re.search(rf"(?m)^{row} +0 .* yes$", printed)
     told = (
         r"^(\d+) kills \(SIGKILL\) .*: (\d+) saves confirmed, (\d+) stored without a confirmation"
     )

@@ -28,7 +28,7 @@ def responses_of(page: str) -> dict[str, str]:
     """Return the text of each doctor's response, by the doctor's number."""
     return dict(
         re.findall(
-            r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\" dir=\"auto\">(.*?)</div>", page, re.S
+            r"(?s)<h2>Doctor (\d)</h2>\s*<div class=\"prose\" dir=\"auto\">(.*?)</div>", page
         )
     )
 

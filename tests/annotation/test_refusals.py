@@ -63,7 +63,7 @@ def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path):
 
         def sent(decision):
             text = re.search(
-                r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S
+                r'(?s)<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page
             )[1]
             return {**someone.fill(), "decision": decision, "rationale": unescape(text)}
 

@@ -28,7 +28,7 @@ TWINS = by_name(PACKAGED["danger"].controls)
 PLANTED = by_name(PACKAGED["planting"].edits) | by_name(PACKAGED["planting"].controls)
 (PARAPHRASE,) = PACKAGED["paraphrase"].edits
 RUBRIC = read_rubric("automedeval")
-AMOUNT = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?(mg|g|mcg|ml|micrograms?|millilitres?)\b", re.I)
+AMOUNT = re.compile(r"(?i)(\d[\d,]*(?:\.\d+)?) ?(mg|g|mcg|ml|micrograms?|millilitres?)\b")
 SIZE = {"mg": 1e-3, "g": 1.0, "mcg": 1e-6, "ml": 1.0, "microgram": 1e-6, "millilitre": 1.0}
 
 

@@ -24,8 +24,8 @@ FAST = ("--resamples", 200, "--encoder", "none")
 def told(folder: Path) -> str:
     """Return the sentences of the reports in a folder: their Markdown, without its escapes, bullets and code."""
     text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md")))
-    text = re.sub(r": `(automedeval .*)`$", r": \1", text, flags=re.MULTILINE)
-    text = re.sub("^- ", "", text, flags=re.MULTILINE)
+    text = re.sub(r"(?m): `(automedeval .*)`$", r": \1", text)
+    text = re.sub("(?m)^- ", "", text)
     return html.unescape(re.sub(r"\\([|\[\]`*_~\\#])", r"\1", text))
 
 

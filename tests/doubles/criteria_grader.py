@@ -12,9 +12,9 @@ FENCED = r"(?P<fence>~{3,})\n(?P<text>.*?)\n(?P=fence)"
 def shown(body: Json) -> tuple[str, dict[str, str]]:
     """Return the response that a prompt shows, and its criteria by number."""
     content = prompt_of(body)
-    response = re.search(f"Response of the doctor:\n{FENCED}", content, re.S)["text"]
+    response = re.search(f"(?s)Response of the doctor:\n{FENCED}", content)["text"]
     shown = content.partition("Response of the doctor:")[2]
-    matches = re.finditer(rf"^Criterion (\d+)[^\n]*:\n{FENCED}", shown, re.S | re.M)
+    matches = re.finditer(rf"(?ms)^Criterion (\d+)[^\n]*:\n{FENCED}", shown)
     return response, {each[1]: each["text"] for each in matches}
 
 

@@ -51,7 +51,7 @@ def good_answer(body: Json, score: int = 4) -> Json:
     if options := re.search(r"one of these and nothing else: (.*)\.\Z", prompt):
         words = options[1].split(", ")
         return answer(str(score) if str(score) in words else words[0])
-    if form := re.search(r"^\{\".*\}$", prompt, re.M):
+    if form := re.search(r"(?m)^\{\".*\}$", prompt):
         filled = (
             form[0].replace("[your assessment]", "Both help.").replace("[verdict]", "response_a")
         )

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from doubles.endpoint import EndpointDouble, answer
 from factories import Json
 
-_RESPONSE = re.compile(r"^Doctor (\d+):\n(~{3,})\n(.*?)\n\2$", re.M | re.S)
-_QUESTION = re.compile(r"^Question:\n(~{3,})\n(.*?)\n\1$", re.M | re.S)
-_POINTS = re.compile(r"^Score:(?: Doctor \d+: \d+ points\.)+$", re.M)
+_RESPONSE = re.compile(r"(?ms)^Doctor (\d+):\n(~{3,})\n(.*?)\n\2$")
+_QUESTION = re.compile(r"(?ms)^Question:\n(~{3,})\n(.*?)\n\1$")
+_POINTS = re.compile(r"(?m)^Score:(?: Doctor \d+: \d+ points\.)+$")
 QUOTED = 12  # words of a question that a verdict quotes
 READ = 250  # characters of each response that it quotes, so that a verdict on three has about 250 tokens, as a teacher's has
 

@@ -15,16 +15,16 @@ from tables import read_csv
 from automedeval.judges.small import PACKAGED
 
 PAGE = (ROOT / "docs" / "harnesses.md").read_text(encoding="utf-8")
-SECTION = re.search(r"\n## From a run to a report\n(.*?)\n## ", PAGE, re.DOTALL)[1]
+SECTION = re.search(r"(?s)\n## From a run to a report\n(.*?)\n## ", PAGE)[1]
 
 
 def blocks(text: str) -> list[str]:
-    return re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    return re.findall(r"(?s)```bash\n(.*?)```", text)
 
 
 @needs_encoder
 def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
-    for name, content in re.findall(r"```\w+\n# (\S+)\n(.*?)```", SECTION, re.DOTALL):
+    for name, content in re.findall(r"(?s)```\w+\n# (\S+)\n(.*?)```", SECTION):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     cases = read(SAMPLE / "test_cases.jsonl")[:3]

@@ -85,7 +85,7 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store, 
     for prompt in prompts:
         evidence, _, task = prompt.partition("A patient asked a question")
         assert task
-        blocks = re.findall(r"\n(~{3,})\n.*?\n(.*?)\n\1", evidence, re.S)
+        blocks = re.findall(r"(?s)\n(~{3,})\n.*?\n(.*?)\n\1", evidence)
         assert sorted(text for _, text in blocks) == sorted(shown)
 
 

@@ -194,7 +194,7 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
     for verdict in judged(tmp_path, PACKAGED, bots, limit=12):
         assert verdict["composed"]
         turned = permute(verdict["rationale"], (1, 0))
-        steps = re.findall(r"^Step \d: .*?: (“|Doctor \d)", turned, re.M)
+        steps = re.findall(r"(?m)^Step \d: .*?: (“|Doctor \d)", turned)
         assert steps == ["“", "Doctor 2", "Doctor 2"]
         assert "bot-" not in verdict["rationale"]  # physicians are shown it
     options = {"verdicts": tmp_path / "out", "cases": bots, "output": tmp_path / "report"}

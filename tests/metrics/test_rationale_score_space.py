@@ -90,7 +90,7 @@ def test_the_card_names_every_option_and_every_key(tiny):
 
     named = {
         name
-        for row in re.findall(r"^\| (`[^|]+) \|", CARD, re.M)
+        for row in re.findall(r"(?m)^\| (`[^|]+) \|", CARD)
         for name in re.findall(r"`(\w+)`", row)
     }
     scores = rationale_score(
@@ -108,7 +108,7 @@ def test_the_card_names_every_option_and_every_key(tiny):
 
 @pytest.mark.slow
 def test_the_example_of_the_card_runs(tiny, tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", CARD, re.S)
+    (code,) = re.findall(r"(?s)```python\n(.*?)```", CARD)
     code = code.replace("ORGANISATION/rationale_score", str(SPACE))
     options = f"bert_model={tiny[0]!r}, bert_num_layers=1, bart_model={tiny[1]!r},"
     shown = run(code.replace("metric.compute(", f"metric.compute({options}"), tmp_path)
@@ -116,7 +116,7 @@ def test_the_example_of_the_card_runs(tiny, tmp_path):
 
 
 def test_what_the_card_installs_is_what_is_tested_here():
-    (line,) = re.findall(r"^pip install (.*)$", CARD, re.M)
+    (line,) = re.findall(r"(?m)^pip install (.*)$", CARD)
     requirements = [Requirement(word) for word in shlex.split(line)]
     assert {each.name for each in requirements} == {
         "evaluate",

@@ -37,7 +37,7 @@ DOCUMENTS = sorted(
     for path in (file.relative_to(ROOT) for file in ROOT.rglob("*.md"))
     if path.parts[0] not in IGNORED and not any(part.startswith(".") for part in path.parts)
 )
-FENCE = re.compile(r"^( *)(`{3,}|~{3,})[ ]*(\w*)[^\n]*\n(.*?)^\1\2[ ]*$", re.M | re.S)
+FENCE = re.compile(r"(?ms)^( *)(`{3,}|~{3,})[ ]*(\w*)[^\n]*\n(.*?)^\1\2[ ]*$")
 SHELL = ("bash", "console", "sh", "shell")
 
 
@@ -117,7 +117,7 @@ def faults(command: list[str]) -> list[str]:
     program = Path(command[0]).name
     words = command[1:]
     if program == "make":
-        targets = re.findall(r"^([a-z0-9_-]+):", (ROOT / "Makefile").read_text(), re.M)
+        targets = re.findall(r"(?m)^([a-z0-9_-]+):", (ROOT / "Makefile").read_text())
         return [
             f"no make target {word}" for word in words if "=" not in word and word not in targets
         ]
@@ -165,7 +165,7 @@ def test_each_table_and_figure_of_the_paper_is_made_by_a_step():
 def test_the_commands_show_right_examples():
     for name in console.COMMANDS:
         text = import_module(f"automedeval.cli.{name.replace('-', '_')}").__doc__
-        examples = re.findall(r"^    (automedeval (?:.*\\\n)*.*)", text, re.M)
+        examples = re.findall(r"(?m)^    (automedeval (?:.*\\\n)*.*)", text)
         assert examples, name
         shown = commands("```bash\n" + "\n".join(examples) + "\n```\n")
         assert [fault for command in shown for fault in faults(command)] == []
@@ -186,7 +186,7 @@ def test_the_runs_name_their_command_and_known_keys():
 
 def slugs(text: str) -> set[str]:
     """Return the anchors that a document's headings make."""
-    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.M)
+    headings = re.findall(r"(?m)^#+ (.+)$", FENCE.sub("", text))
     return {
         re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings
     }
@@ -210,12 +210,12 @@ def test_every_relative_link_leads_somewhere(document):
 
 def test_a_document_names_every_key_of_a_verdict_and_every_rubric():
     text = (ROOT / "docs/judge.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[^|]+) \|", text, re.M)
+    rows = re.findall(r"(?m)^\| (`[^|]+) \|", text)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     assert set(Verdict("c", "j", "r", (0,)).to_dict()) <= named
     assert set(packaged_rubrics()) <= named
     for rubric in map(read_rubric, packaged_rubrics()):
-        (row,) = re.findall(rf"^\| `{rubric.id}` \|.*$", text, re.M)
+        (row,) = re.findall(rf"(?m)^\| `{rubric.id}` \|.*$", text)
         assert rubric.mode in row
         assert ", ".join(criterion.name for criterion in rubric.criteria) in row
 
@@ -282,7 +282,7 @@ def test_github_can_read_its_files():
         assert done.returncode == 0, done.stdout + done.stderr
     for file in workflows:
         text = file.read_text(encoding="utf-8")
-        assert re.search("^permissions:", text, re.M), "the least permissions are named"
+        assert re.search("(?m)^permissions:", text), "the least permissions are named"
         used = re.findall(r"uses: *(\S+)", text)
         by_commit = re.compile("@[0-9a-f]{40}$")  # which cannot move
         assert [action for action in used if not by_commit.search(action)] == []

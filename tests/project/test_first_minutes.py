@@ -126,7 +126,7 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "baseline:longer text")
     done = succeeded(run_command("judge", "sample"))
     assert (tmp_path / "verdicts" / "sample-baseline-longer text" / "verdicts.jsonl").is_file()
-    (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
+    (line,) = re.findall(r"(?m)^The report: automedeval (.*)$", done.stdout)
     succeeded(run_command(*shlex.split(line), "--resamples", "100", "--encoder", "none"))
     page = (tmp_path / "reports" / "sample-baseline-longer text" / "report.html").read_text("utf-8")
     assert "are invalid or missing" not in page
@@ -161,11 +161,11 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     monkeypatch.setattr("automedeval.records.extras.requires", lambda name: asked)
     done = succeeded(run_command("doctor"))
     assert len(done.stdout.splitlines()) <= 30
-    assert re.search(r"^  data +lacks no-such-library$", done.stdout, re.M)
-    assert re.search(r"^  train +lacks torch>99$", done.stdout, re.M)
+    assert re.search(r"(?m)^  data +lacks no-such-library$", done.stdout)
+    assert re.search(r"(?m)^  train +lacks torch>99$", done.stdout)
     assert "packaged small judge: needs automedeval get-models" in done.stdout
     assert "next: automedeval get-models && automedeval judge sample" in done.stdout
-    assert re.search(r"^a language model as the judge: --judge ", done.stdout, re.M)
+    assert re.search(r"(?m)^a language model as the judge: --judge ", done.stdout)
 
 
 @each_row("size, gpu, name")

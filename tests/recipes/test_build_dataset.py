@@ -177,7 +177,7 @@ def test_labels_and_topics_are_in_the_card(study):
     told(study.build(), "quality: strong high 24, weak low 24")
     card = study.card()
     assert "| `stage1` | 10 | strong 10 | high 10 |" in card
-    assert len(re.findall(r"^\| \d+ % \|", card, re.M)) == 6, "topics"
+    assert len(re.findall(r"(?m)^\| \d+ % \|", card)) == 6, "topics"
     assert "The licence of 14 of 14 rows is not stated" in card
     assert DatasetCard(card).data.license_name == "not-stated"
 

@@ -139,7 +139,7 @@ def test_a_dry_run_counts_and_asks_nothing(distill):
         said = told(
             distill.run(endpoint.url, dry_run=True), "6 cases, 0 judged already, 6 to 24 calls"
         )
-        assert re.search(r"about [\d,]+ prompt tokens in the first ones$", said, re.M)
+        assert re.search(r"(?m)about [\d,]+ prompt tokens in the first ones$", said)
         assert endpoint.requests == distill.verdicts() == [], "no server is needed"
 
 

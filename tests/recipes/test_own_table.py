@@ -103,7 +103,7 @@ def judged(*words: str, **options: str):
 
 def reported(printed: str, **options: object):
     """Run the report that a command names."""
-    (line,) = re.findall(r"^The report: automedeval (.*)$", printed, re.M)
+    (line,) = re.findall(r"(?m)^The report: automedeval (.*)$", printed)
     return run_command(*shlex.split(line), **options)
 
 
@@ -165,7 +165,7 @@ def with_blanks(table):
 
 def standings(done):
     """Return model → number of judged answers, from the table that the command prints."""
-    lines = re.findall(r"^(\w+) +[1-3]–?[1-3]? +(\d+) +[\d.]+.* [\d.]+ .*$", done.stdout, re.M)
+    lines = re.findall(r"(?m)^(\w+) +[1-3]–?[1-3]? +(\d+) +[\d.]+.* [\d.]+ .*$", done.stdout)
     return {name: int(count) for name, count in lines}
 
 

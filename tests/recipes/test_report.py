@@ -59,7 +59,7 @@ def test_raters_who_did_not_rate_all_are_partly_crossed_and_it_is_said(tmp_path)
     assert figures["answers of ICC"] == figures["ICC(1,1)"]["n"] == 90
     report = made(tmp_path, agreeing_verdicts(), raters="crossed", ratings=read(RATINGS)[5:])
     (answers,) = re.findall(
-        '<th scope="col">answers of ICC</th>.*?<td>([0-9]+)</td>', report.page, re.S
+        '(?s)<th scope="col">answers of ICC</th>.*?<td>([0-9]+)</td>', report.page
     )
     assert int(answers) < 90, "those that all rated"
     assert any("taken as partly crossed" in note for note in result["notes"])

@@ -232,7 +232,7 @@ def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
     verdicts = alike(cases, [5, 3, 1], expected_scores=None)
     report = made(tmp_path, verdicts, cases=cases, ratings=liked(cases))
     text = (report.folder / "report.md").read_text(encoding="utf-8")
-    assert not re.search(r"[\r\x1b]|^## hi|https://x|www\.x|[^\\]~~", text, re.M)
+    assert not re.search(r"(?m)[\r\x1b]|^## hi|https://x|www\.x|[^\\]~~", text)
     assert "\x1b" not in report.said
 
 

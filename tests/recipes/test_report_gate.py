@@ -202,7 +202,7 @@ def documented():
     text = (ROOT / "docs" / "ci-gate.md").read_text(encoding="utf-8")
     found = []
     before = []
-    for language, body in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
+    for language, body in re.findall(r"(?s)```(\w+)\n(.*?)```", text):
         if language == "yaml":
             (job,) = yaml.safe_load(body)["jobs"].values()
             steps = [step.get("run", "") for step in job["steps"]]
@@ -246,7 +246,7 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
         turns = scores_of[judge]
         good, bad = turns[number % len(turns)]
         said = "Step 1: Rest helps.\nScore:"
-        for slot, text in re.findall(r"Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt, re.DOTALL):
+        for slot, text in re.findall(r"(?s)Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt):
             score = good if "rest" in text else bad
             if score:
                 said += f" Doctor {slot}: {score} points."

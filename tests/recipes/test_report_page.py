@@ -108,7 +108,7 @@ def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_pa
     studies = []
     for cases in (few, others, few):
         told = made(tmp_path, agreeing_verdicts(), cases=cases).told
-        (place,) = re.findall("automedeval annotate --study ([^ ]*)$", told, re.M)
+        (place,) = re.findall("(?m)automedeval annotate --study ([^ ]*)$", told)
         study = Path(place)
         ids = {item.case_id for item in read_study(study).items}
         assert ids == {case["id"] for case in read(cases)}

@@ -223,7 +223,7 @@ def test_help_needs_no_library_and_shows_what_matters_first():
     command = [sys.executable, "-S", "recipes/sft.py", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     shown = told(done, "python recipes/sft.py --config recipes/runs/")
-    named = re.findall(r"^  --(\w+)", shown, re.M)
+    named = re.findall(r"(?m)^  --(\w+)", shown)
     assert set(named) - NAMES == {"config"}
 
 

@@ -32,8 +32,8 @@ def test_known_names_and_columns_without_text_are_left_out_and_every_other_text_
     read = f"question, {', '.join(answers)} (answers); not read: {', '.join(unread)};"
     assert f"read: {read}" in done.stdout
     for name in answers:
-        assert re.search(rf"^{re.escape(name)} .* 6 +\d", done.stdout, re.M)
-    without = re.findall(r"^(\S+) .* no text, not judged", done.stdout, re.M)
+        assert re.search(rf"(?m)^{re.escape(name)} .* 6 +\d", done.stdout)
+    without = re.findall(r"(?m)^(\S+) .* no text, not judged", done.stdout)
     assert without == list(textless)
 
 

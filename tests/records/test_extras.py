@@ -18,7 +18,7 @@ def test_the_libraries_that_an_extra_lacks_are_named(monkeypatch):
 
 def test_nothing_installs_the_package_by_its_bare_name():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.*"), *(ROOT / "src").rglob("*")]
-    by_name = re.compile(r"install[\w\s=-]*[\s\\'\"]automedeval(\[|==|$)", re.M)
+    by_name = re.compile(r"(?m)install[\w\s=-]*[\s\\'\"]automedeval(\[|==|$)")
     for page in pages:
         if page.suffix in (".md", ".ipynb", ".py", ".jinja", ".yaml", ".html"):
             assert not by_name.search(page.read_text(encoding="utf-8")), page

@@ -89,7 +89,7 @@ PROSE = st.text().map(str.strip).filter(bool)
 
 def is_rationale(text: str) -> bool:
     """Return whether a text is the judge's own: no control token, nothing like a score line."""
-    return not CONTROL_TOKEN.search(text) and not re.search("score", text, re.I)
+    return not CONTROL_TOKEN.search(text) and not re.search("(?i)score", text)
 
 
 @st.composite

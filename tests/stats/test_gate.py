@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, ttest_1samp
+from scipy.stats import binomtest
 
 from automedeval.stats.gate import LOWER, NOT_LOWER, UNDECIDED, _chance, gate
 
@@ -47,9 +47,6 @@ def test_at_the_allowed_difference_each_wrong_word_comes_in_five_percent_of_draw
         assert decided([each], -1) == (found.low > -BY) == (found.status == NOT_LOWER)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Precision loss"
-)  # of the plain test, where all differences are equal
 @pytest.mark.parametrize(("share", "cases"), [(0.025, 300), (0.1, 100)])
 @pytest.mark.parametrize("way", [-1, 1])
 def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way, share, cases):
@@ -65,11 +62,6 @@ def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way, share
     clusters = np.repeat(np.arange(cases), sizes)
     found = [gate(each[clusters], BY, SPAN, clusters).status for each in drawn[:100]]
     assert found.count(wrong) <= 10
-    if share < 0.1:
-        side = "greater" if way < 0 else "less"
-        plain = ttest_1samp(drawn, -BY, axis=1, alternative=side)
-        rejected = plain.pvalue < 0.05
-        assert rejected.mean() > MOST_WRONG, "Student's t alone does not hold it"
 
 
 @pytest.mark.parametrize("cases", [2, 20])

@@ -56,7 +56,7 @@ def rehearsed(request, tmp_path_factory):
 
 def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed):
     folder, printed = rehearsed
-    begun = [int(number) for number in re.findall(r"^== (\d+) ", printed, re.M)]
+    begun = [int(number) for number in re.findall(r"(?m)^== (\d+) ", printed)]
     assert begun == list(range(1, len(begun) + 1))
     assert printed.count("what the jury decided is taken") == 2
     for name in ("wikidoc", "table2", "table3", "figure4", "figure5"):

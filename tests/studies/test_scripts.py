@@ -201,7 +201,7 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs(
         "missing: models/MedAlpaca/tokenizer.json: a candidate of the test set alone (section 4.1), in safetensors. To get it: "
         "python recipes/convert_checkpoint.py --input medalpaca/medalpaca-7b --output models/MedAlpaca\n"
     ) in done.stderr
-    told = set(re.findall("^missing: (.*?)(?:/tokenizer.json|/modules.json)?: ", done.stderr, re.M))
+    told = set(re.findall("(?m)^missing: (.*?)(?:/tokenizer.json|/modules.json)?: ", done.stderr))
     brought = {path for path in BROUGHT if path.startswith(("books/", "models/"))}
     assert told == {path for path in brought if not (ROOT / path).exists()}
     done = script("small", "--runs", "2")

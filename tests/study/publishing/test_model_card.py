@@ -62,7 +62,7 @@ def of_weights(file: Path, **checkpoints: Path) -> dict:
 
 def part(card: str, heading: str) -> str:
     """Return a section of a card."""
-    (text,) = re.findall(rf"^#+ {heading}\n\n(.*?)(?=\n#+ |\Z)", card, re.S | re.M)
+    (text,) = re.findall(rf"(?ms)^#+ {heading}\n\n(.*?)(?=\n#+ |\Z)", card)
     return text
 
 
@@ -220,7 +220,7 @@ def test_stages_and_device_come_from_the_records(tiny_model, tmp_path):
 def test_the_lines_of_the_card_run(tiny_model, tmp_path, name, rubric, capsys):
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
     with_rubric(folder, rubric)
-    (code,) = re.findall(r"```python\n(.*?)```", filled(folder), re.S)
+    (code,) = re.findall(r"(?s)```python\n(.*?)```", filled(folder))
     exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
 
