@@ -131,7 +131,7 @@ def judge_by_file(
 
 
 def refuse_failures(
-    judge: BaseJudge, file: Path, verdicts: Collection[Verdict], awaited: str | None
+    judge: BaseJudge, file: Path, verdicts: Collection[Verdict], awaited: str | None = None
 ) -> None:
     """Raise RecordError if an endpoint did not answer requests, which are asked again next time, or no verdict is valid.
 
