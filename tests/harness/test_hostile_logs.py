@@ -138,13 +138,6 @@ def test_a_prompt_in_a_chat_template_needs_a_pattern(prompt, tmp_path):
         JudgeReward(WordJudge())([prompt], ["Rest."])
 
 
-def test_a_model_without_a_name_is_asked_for(tmp_path):
-    log = tmp_path / "run.json"
-    log.write_text(json.dumps(INSPECT | {"eval": {"model": None}}))
-    with pytest.raises(RecordError, match="give NAME="):
-        join_logs([str(log)], LogArguments())
-
-
 def test_a_table_may_have_columns_that_logs_have(tmp_path):
     row = {"question": "Q?", "m": "Rest.", "eval": "good", "arguments": "none"}
     logs = [is_log(str(write(tmp_path / "x.jsonl", [each]))) for each in (row, LM_LINE)]

@@ -36,7 +36,11 @@ def written(name: str, rows: list) -> Path:
 
 
 def of_versions(tables: dict[str, list], words: list[str]):
-    files = [f"{Path(name).stem}={written(name, rows)}" for name, rows in tables.items()]
+    """Judge files under their own names; one at "./" says itself what its model is called."""
+    files = []
+    for name, rows in tables.items():
+        called = "" if name.startswith("./") else f"{Path(name).stem}="
+        files.append(f"{called}{written(name, rows)}")
     return judged(Path(), *files, *words)
 
 

@@ -38,7 +38,7 @@ class Together:
     async def score(self, answer: Case) -> JsonObject:
         """Return the score of an answer, see `score_answers`."""
         batch = self.waiting
-        place = len(self.waiting)
+        place = len(batch)
         batch.append(answer)
         async with self.lock:  # before it is held, the other samples run, so that they wait too
             if batch is self.waiting:

@@ -34,9 +34,10 @@ class LogArguments:
 
 
 def read_version(content: CaseFile) -> Answers:
-    """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
+    """Return the answers of one version of a model, with its name where each row says it; RecordError if there are several."""
     table = content.table
     answers = Answers(str(content.path), None, prompts=False)
+    models = set[str]()
     placed = table.cases if table else ((answers.file, case) for case in content)
     for place, case in placed:
         if len(case.responses) != 1:
@@ -44,12 +45,16 @@ def read_version(content: CaseFile) -> Answers:
                 f"{place}: {len(case.responses)} answers ({', '.join(case.models)}), and a file for "
                 "each version has one to a question"
             )
+        models.update(case.models)
         if table:
             name = case.id if "id" in table.columns.roles else ""
             # tables may have different orders
             response = replace(case.responses[0], extra={"row": case.row_of(0)})
             case = replace(case, id=name, responses=(response,), extra={})
         answers.answers.append(case)
+    # In a wide table it is the column that has the name, which may be "answer".
+    if len(models) == 1 and not (table and table.columns.responses):
+        (answers.model,) = models
     return answers
 
 
@@ -122,8 +127,11 @@ def _answers_by_place(log: Answers, several: set[str], pattern: str | None) -> d
         question = question_in(answer.question, pattern)
         if pattern is None or not log.prompts:  # a table may have plain questions beside a log
             question = question or answer.question
-            remedy = "--question_pattern, whose group is the question alone"
-            refuse_template(question, f"{log.file}: a prompt", remedy)
+            refuse_template(
+                question,
+                f"{log.file}: a prompt",
+                "--question_pattern, whose group is the question alone",
+            )
         key = key_of(question)
         if question is None:
             log.left_out[NO_FIT] += 1
