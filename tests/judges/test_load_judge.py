@@ -124,13 +124,12 @@ ROWS = TABLES["rows"]
 
 def test_a_data_set_is_judged_row_by_row():
     judge = load_judge("baseline:longer text")
-    names = ["row", "question", "model", "expected_score"]
-    first, second = ROWS["question"][:2]
+    names = ["case_id", "row", "model", "expected_score"]
     table = judge_dataset(judge, Dataset.from_dict(ROWS), blank="skip").to_pandas()
     assert table[names].values.tolist() == [
-        [1, first, "model_a", 4.0],
-        [1, first, "model_b", 1.0],
-        [2, second, "model_a", 3.0],
+        ["x", 1, "model_a", 4.0],
+        ["x", 1, "model_b", 1.0],
+        ["y", 2, "model_a", 3.0],
     ]
     only = judge_dataset(judge, Dataset.from_dict(ROWS), ["model_b"], blank="lowest").to_pandas()
     assert only[["model", "expected_score"]].values.tolist() == [

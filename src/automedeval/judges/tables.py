@@ -1,7 +1,6 @@
 """Judge the rows of a data set, and give verdicts as a table of pandas."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from automedeval.judges.base import BaseJudge
@@ -19,7 +18,7 @@ def judge_dataset(
     responses: Sequence[str] | None = None,
     blank: str | None = None,
 ) -> "Verdicts":
-    """Judge every row of a data set; `row` of the table is the row's number, from 1.
+    """Judge every row of a data set; `case_id` of the table is as of a file (`read_table`), `row` the row's number, from 1.
 
         table = judge_dataset(load_judge("small"), load_dataset("ORG/ANSWERS", split="test")).to_pandas()
 
@@ -39,7 +38,7 @@ def _cases_of(
 ) -> Iterator[Case]:
     placed = [(f"row {number}", row) for number, row in enumerate(dataset)]
     for _, case in read_table("the data set", placed, blank, responses).cases:
-        yield Case.from_dict(replace(case, id=str(case.extra["row"] - 1)).to_dict())
+        yield Case.from_dict(case.to_dict())
 
 
 class Verdicts(list[Verdict]):
