@@ -133,7 +133,8 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     people = read_ratings(str(tmp_path / "ratings.jsonl"), cases)
     assert is_known(people.ratings).sum(axis=(0, 2)).tolist() == [3, 0, 3]
     assert (
-        "3 left out, of 1 cases that are not among these 1 or have other texts" in people.notes[0]
+        "3 left out, of 1 cases that are not among these 1, lack the answer or have other texts"
+        in people.notes[0]
     )
     # A model has another name, in both files or in one.
     case["responses"][0]["model"] = "renamed"

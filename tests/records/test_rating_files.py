@@ -16,8 +16,9 @@ from automedeval.records import Case, Response
 
 ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
-ANSWERS = (Response("m1", "A."), Response("m2", "B."))
-CASES = [Case(name, text, ANSWERS) for name, text in ASKED.items()]
+ANSWERS = (Response("m1", "A."), Response("m2", "B."), Response("m0", "C."))
+# m0 answers the second case alone
+CASES = [Case(name, text, ANSWERS[:at]) for at, (name, text) in enumerate(ASKED.items(), 2)]
 RATED = Cases(CASES, "cases.jsonl")
 # by one rater, "ann"
 SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]
@@ -169,7 +170,9 @@ def test_no_blank_cell_turns_the_preference_of_several_raters(
             rows.append(row | {"accuracy": accuracy, "tone": tone})
     people = read_rows(tmp_path, rows)
     np.testing.assert_array_equal(people.scores[NUMBERS[:2]], floats(scores))
-    np.testing.assert_array_equal(people.relations[RATED.index["k1"]], floats(relation))
+    np.testing.assert_array_equal(
+        people.relations[RATED.pair_index[tuple(NUMBERS[:2])]], floats(relation)
+    )
     noticed = "\n".join(people.notes)
     assert [word for word, note in ROWS["notes"].items() if note in noticed] == noted
     assert "1 of 2 cases have no rating and are left out of every agreement" in people.notes

@@ -53,7 +53,7 @@ def join_versions(
         responses = [*_renamed(earlier, old_names), *_renamed(later, new_names)]
         joined.append(replace(earlier or theirs[name], responses=tuple(responses)))
     # A printed command is on the new file, and has the options of its run.
-    cases = Cases(joined, new.cases.source, blank=new.cases.blank)
+    cases = Cases(joined, new.cases.source)
     notes = old.notes + new.notes
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
     notes.append(f"{where}: {counts}; the {len(shared):,} that are in both are compared")

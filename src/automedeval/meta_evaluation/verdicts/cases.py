@@ -12,7 +12,7 @@ import numpy as np
 from numpy import ndarray
 
 from automedeval.metrics.lexical import longer_text
-from automedeval.records import Case, CaseCriterion, RecordError, Response
+from automedeval.records import Case, CaseCriterion, Choice, RecordError, Response
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.records.types import answer_digest
@@ -43,7 +43,6 @@ class Cases:
     source: str  # the name of their file, for notes and error messages
     # What to know of the table of answers that they were read from.
     notes: list[str] = field(default_factory=list)
-    blank: str | None = None  # what a blank answer of the table is, if that was said
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]
@@ -60,7 +59,7 @@ class Cases:
         """Read the first `limit` cases of a file, or all, with `read_cases`."""
         file = CaseFile(path, **table)
         records = file.first(limit)
-        return cls(records, path, file.notes + note_on_thoughts(records), table.get("blank"))
+        return cls(records, path, file.notes + note_on_thoughts(records))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -196,7 +195,7 @@ class Cases:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
         So are ratings with an `answer_digest` that is not that of the answer: of another text; and
-        those of blank answers that are no responses.
+        those of an answer that the case lacks, by a model that answers other cases.
         RecordError if none is left. `what` is a word and its preposition, as "rating of".
         """
         others = Counter[str]()
@@ -204,8 +203,12 @@ class Cases:
         for place, record in placed:
             rated = getattr(record, "extra", {}).get("answer_digest")
             is_ours = record.case_id in self.index
-            if is_ours and self.blank and getattr(record, "model", None) in self.models:
-                is_ours = record.model in self.case(record.case_id).models
+            if is_ours:
+                models = self.case(record.case_id).models
+                about = (
+                    record.pair if isinstance(record, Choice) else [getattr(record, "model", None)]
+                )
+                is_ours = all(model in models or model not in self.models for model in about)
             if rated and is_ours:
                 answer = self.locate(record.case_id, record.model, place)
                 # Earlier exports have the digits alone.
@@ -218,10 +221,10 @@ class Cases:
         if not has_some:
             why = f"its ids are others, as {list(others)[:1]}, and not {self.records[0].id!r}"
             if self.index.keys() & others:
-                why = "ids agree, and texts differ"
+                why = "ids agree, and texts differ or are missing"
             raise RecordError(f"{source}: no {what} any case in {self.source}, as it is now: {why}")
         if others:
             notes.append(
                 f"{source}: {what.split()[0]}s: {others.total()} left out, of {len(others)} cases that are "
-                f"not among these {len(self)} or have other texts, for example {next(iter(others))!r}"
+                f"not among these {len(self)}, lack the answer or have other texts, for example {next(iter(others))!r}"
             )
