@@ -24,7 +24,7 @@ import automedeval
 from automedeval.records import RecordError, foreign_errors_at, option, read_text
 from automedeval.records.command_line import parse, run
 from automedeval.records.hub_names import HUB_ID
-from automedeval.rubrics.published import files_to_publish, rubric_to_publish
+from automedeval.rubrics.published import PACKAGED, files_to_publish, own_rubric
 from automedeval.study.publishing.checks import CARD, KINDS, MODEL, check, contents_of
 from automedeval.study.publishing.hub import push
 
@@ -139,7 +139,7 @@ def about_model(folder: Path, args: PublishArguments, about: CardArguments) -> d
     card = fill_card(
         template, folder, digest, args.repo, about.license, about.base_model, result, audit
     )
-    files = files_to_publish(rubric_to_publish(folder), automedeval.__version__)
+    files = files_to_publish(own_rubric(folder) or PACKAGED, automedeval.__version__)
     return {CARD: card.encode(), **files, **adapter_files(folder, about.base_model)}
 
 

@@ -153,7 +153,7 @@ class AskingArguments:
     """By which rubric a judge judges, and what it writes: the base of the arguments of programs that ask one."""
 
     rubric: str | None = option(
-        "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
+        "a packaged rubric, or the path of your own .yaml; default: the one that the judge was trained for, "
         "else automedeval, or automedeval_guided to judge cases that all have references",
         None,
     )

@@ -19,11 +19,11 @@ from automedeval.rubrics.prompts import prompt_fingerprint
 from automedeval.rubrics.rubric import Rubric, read_rubric, rubric_path, rubrics_with
 
 FOLDER, RUBRIC, RECORD = "rubric", "rubric.yaml", "published.json"
-PACKAGED = "automedeval"  # the rubric of a checkpoint that was published without one
+PACKAGED = "automedeval"  # the rubric of a checkpoint that has none of its own
 
 
-def rubric_to_publish(checkpoint: Path) -> str:
-    """Return the rubric that goes out with a checkpoint: the one in its folder, or else the packaged one.
+def own_rubric(checkpoint: Path) -> str | None:
+    """Return the rubric of a checkpoint: the one in its folder, else the packaged one that it was trained for, else None.
 
     RecordError if it was trained for another one.
     """
@@ -39,7 +39,7 @@ def rubric_to_publish(checkpoint: Path) -> str:
         raise RecordError(
             f"{checkpoint}: was trained for the rubric {unpackaged[0]}, which is not packaged: {how}"
         )
-    return packaged[trained_for[0]].place if trained_for else PACKAGED
+    return packaged[trained_for[0]].place if trained_for else None
 
 
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:
@@ -76,13 +76,13 @@ def published_rubric(model: str) -> Rubric | None:
     rubric = read_rubric(folder / RUBRIC)
     if (rubric.name, rubric.fingerprint) != (name, fingerprint):
         raise RecordError(
-            f"{folder / RUBRIC}: is {rubric.name} ({rubric.fingerprint}), but the judge was published with {name} "
-            f"({fingerprint}): the rubric or its template was changed"
+            f"{folder / RUBRIC}: is {rubric.name}, but the judge was published with {name}: the rubric or its template was "
+            "changed"
         )
-    if (now := prompt_fingerprint(rubric)) != prompts:
+    if prompt_fingerprint(rubric) != prompts:
         raise RecordError(
-            f"{model}: was published with AutoMedEval {made}, and this version makes other prompts of {name} ({now}, then "
-            f"{prompts}): install that version to use it"
+            f"{model}: was published with AutoMedEval {made}, and this version makes other prompts of {name}: install that "
+            "version to use it"
         )
     return rubric
 
@@ -90,14 +90,16 @@ def published_rubric(model: str) -> Rubric | None:
 def rubric_of(model: str, named: Rubric | None) -> Rubric | None:
     """Return the rubric by which a checkpoint judges: the one that is named, else its own; None without both.
 
-    RecordError if the named one has the same id, and another version or wording.
+    Its own is that of its publication, else `own_rubric`. RecordError as there, and if the named one has the same id as the
+    published one, and another version or wording.
     """
     published = published_rubric(model)
     if named is None:
-        return published
+        own = None if published else own_rubric(checkpoint_folder(model))
+        return read_rubric(own) if own else published
     if published is None or named.id != published.id or named.fingerprint == published.fingerprint:
         return named
     raise RecordError(
-        f"{model}: was published with {published.name} ({published.fingerprint}), and the rubric {named.name} "
-        f"({named.fingerprint}) has another wording; name no rubric, and the judge takes its own"
+        f"{model}: was published with {published.name}, and the rubric {named.name} has another wording; name no rubric, and "
+        "the judge takes its own"
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from doubles.publishable import packed, set_column, trained
 from doubles.tiny_dataset import build_instructions
-from huggingface_hub import RepoCard
 from programs import failed, run_recipe
 from tables import each_row, rows_of
 
@@ -144,14 +143,6 @@ def test_licences_of_rows_beside_the_data_set_count(dataset):
     (dataset / "rows.jsonl").write_text('{"license": ')
     with pytest.raises(RecordError, match=r"rows\.jsonl:1: not JSON"):
         packed(dataset, DATASET)
-
-
-@pytest.mark.parametrize("name", ["license", "language", "base_model", "pipeline_tag", "tags"])
-def test_a_card_lacks_no_field(name):
-    check_card(CARD_OF_A_MODEL, MODEL, "card")
-    about = RepoCard(CARD_OF_A_MODEL).data.to_dict() | {name: []}
-    with pytest.raises(RecordError, match=f"card: the field '{name}' is not filled in"):
-        check_card(f"---\n{json.dumps(about)}\n---\n", MODEL, "card")
 
 
 @each_row("old, new, message")

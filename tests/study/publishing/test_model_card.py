@@ -142,6 +142,10 @@ def test_the_hub_shows_agreement_with_people_on_each_criterion(checkpoint, resul
     shown = {measured.metric_name: measured.metric_value for measured in data.eval_results}
     assert shown.items() >= expected.items()
     assert (data.eval_results[0].dataset_name, data.model_name) == ("test_cases", "judge")
+    judges["safety"]["rubric"] = "automedeval_guided@1"
+    card = filled(checkpoint, result)
+    assert ModelCard(card).data.eval_results is None
+    assert "Judged by automedeval\\_guided@1, **which is not the rubric that it" in card
 
 
 @pytest.mark.parametrize(

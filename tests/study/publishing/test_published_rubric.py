@@ -12,6 +12,7 @@ from programs import FAST, ROOT, SAMPLE, failed, run_recipe, told
 from tables import each_row, refused
 
 from automedeval import Case, load_judge, packaged_rubrics, read_rubric
+from automedeval.judges.judge import judge_rubric
 from automedeval.models.checkpoints import fingerprint
 from automedeval.rubrics import prompts, rubric
 
@@ -99,12 +100,17 @@ def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_
 def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model, tmp_path):
     dry_run = partial(run_recipe, "publish", "model", *ABOUT, "--dry_run", repo="org/judge")
     other = trained(tiny_model, tmp_path / "other", rubrics=["automedeval@1"])
+    referred = [Case("1", "Why?", (), "So.")]
+    assert judge_rubric(str(other), cases=referred).name == "automedeval@1"
     own_rubric(other / "rubric").rename(other / "rubric" / "rubric.yaml")
     failed(dry_run(folder=other), "is own@1; it was trained for automedeval@1")
 
     folder = trained(tiny_model, tmp_path / "judge", rubrics=["own@1"])
     said = "own@1, which is not packaged: put it there as rubric/rubric.yaml, with its template"
     failed(dry_run(folder=folder), said)
+    with refused("", said):
+        judge_rubric(str(folder))
     own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
+    assert judge_rubric(str(folder), cases=referred).name == "own@1"
     assert fingerprint(folder, []) == fingerprint(tiny_model, []), "of the weights alone"
     told(dry_run(folder=folder), "  rubric/rubric.yaml\n", "  rubric/own.jinja\n")

@@ -22,18 +22,17 @@ from automedeval.study.publishing.paths import Content, read_bytes, shorten_path
 MODEL, DATASET = KINDS = ("model", "dataset")  # the Hub's names
 CARD = "README.md"
 RULES = packaged("study/publishing", "checks")
-UNFILLED = re.compile(RULES["unfilled"])
-CLOSED = re.compile(RULES["closed"])
 SECRETS = {
     kind: re.compile(pattern.encode())
     for kind, pattern in packaged("study/publishing", "secrets").items()
 }
-# What a column of raters is called where ratings are read, and a value that may be a name.
+# What a column of raters is called where ratings are read.
 RATER = "|".join(RATINGS["annotator"]).replace("_", r"[\W_]?")
-A_NAME = RULES["name"]
 # Where a file of some suffix names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
 PEOPLE = {
-    f".{suffix}": re.compile(pattern.replace("RATER", RATER).replace("NAME", A_NAME).encode())
+    f".{suffix}": re.compile(
+        pattern.replace("RATER", RATER).replace("NAME", RULES["name"]).encode()
+    )
     for suffix, pattern in RULES["annotators"].items()
 }
 ROWS = (".parquet", ".jsonl")  # files that are read row by row
@@ -101,7 +100,7 @@ def check(
     closed = [
         f"{rows:,} under {name!r}"
         for name, rows in sorted(licences.items())
-        if CLOSED.search(name.lower())
+        if re.search(RULES["closed"], name.lower())
     ]
     if kind == DATASET and public and closed:
         raise RecordError(
@@ -117,7 +116,7 @@ def check_card(card: str, kind: str, place: str) -> None:
     for name in RULES["kinds"][kind]["needed"]:
         if not about.get(name):
             raise RecordError(f"{place}: the field {name!r} is not filled in")
-    if match := UNFILLED.search(card):
+    if match := re.search(RULES["unfilled"], card):
         raise RecordError(f"{place}: {match[0]!r} is not filled in")
     base = about.get("base_model")
     if kind == MODEL and not HUB_ID.fullmatch(str(base)):

@@ -11,14 +11,12 @@ from huggingface_hub import EvalResult, ModelCard
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, are_simulated, facts_of
 from automedeval.meta_evaluation.report.text import credit_of, real_judges
-from automedeval.models.checkpoints import read_history, read_record
+from automedeval.models.checkpoints import ADAPTER, read_history, read_record
 from automedeval.records import RecordError, errors_at, read_json
 from automedeval.records.hub_names import hub_name
 from automedeval.records.templates import environment
 from automedeval.records.types import JsonObject, take
 from automedeval.study.publishing.paths import short_path
-
-ADAPTER = "adapter_config.json"
 
 
 def fill_card(
@@ -59,8 +57,10 @@ def fill_card(
     result = result or {}
     records = judge_records(result, digest) if result else {}
     judge = JudgeProfile(repo, **known)
+    is_own = True  # the rubric of the figures
     if records:
         line, measured = next(iter(records.items()))
+        is_own = measured["rubric"] in (record["rubrics"] or [measured["rubric"]])
         known |= credit_of(result, line)
         judge = profile(line, measured, harm=result.get("harm", {}), **known)
     people = result.get("people") or {}
@@ -77,6 +77,7 @@ def fill_card(
         "result": result,
         "file": file,
         "people": people,
+        "is_own": is_own,
         "simulated": simulated,
         "measures": MEASURES,
     }
@@ -85,7 +86,7 @@ def fill_card(
     about.base_model = base
     about.license = kind
     about.license_name = name or None
-    if people and not simulated:
+    if people and is_own and not simulated:
         about.model_name = repo.rpartition("/")[2]
         about.eval_results = eval_results(Path(file).stem, records.values())
     return str(card)
