@@ -241,8 +241,7 @@ def _add_tasks(app: FastAPI, store: Store) -> None:
         assignment = _task_of(request, store, number)
         who = assignment.annotator
         part = _part_of(assignment, slug)
-        version = _version(request)
-        stored = store.answer(who, number, part, request.state.form, version)
+        stored = store.answer(who, number, part, request.state.form, _version(request))
         return _see_task(request, store.next(who) if stored.part is None else stored)
 
     @app.post("/tasks/{number:int}/{slug}/draft")

@@ -220,8 +220,7 @@ class Store(db.Database):
     def secret(self) -> str:
         """Return the secret that signs the sessions, which is made once."""
         with self.transaction():
-            made = secrets.token_urlsafe(32)
-            self._put("settings", "IGNORE", name="session_secret", value=made)
+            self._put("settings", "IGNORE", name="session_secret", value=secrets.token_urlsafe(32))
             return self._setting("session_secret")
 
     # --- rows ---

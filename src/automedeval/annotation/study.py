@@ -132,8 +132,7 @@ class Study:
         disputed = []
         for dispute in self.disputes.values():
             recorded = _content_of(dispute.recorded)
-            judges = _content_of(dispute.judged)
-            disputed.append([*recorded, dispute.recorded.order, judges])
+            disputed.append([*recorded, dispute.recorded.order, _content_of(dispute.judged)])
         content: list[Any] = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
         if "harm" in self.plans:
             content.append(self.harm_rubric.fingerprint)

@@ -205,14 +205,12 @@ def _slot_effects(judge: VerdictTable) -> ndarray:
     """
     panel = judge.panel
     values = judge.best
-    sums = np.bincount(panel.group, values, len(panel.sizes))
-    mean = sums / np.maximum(panel.sizes, 1)
+    mean = np.bincount(panel.group, values, len(panel.sizes)) / np.maximum(panel.sizes, 1)
     apart = in_steps(values - mean[panel.group], judge.step)
     apart[panel.sizes[panel.group] < 2] = np.nan
     effects = []
     for slot in range(judge.slot[is_known(apart)].max(initial=-1) + 1):
-        of_slot = only(apart, judge.slot == slot)
-        effects.append(sums_at(of_slot, panel.case, panel.cases))
+        effects.append(sums_at(only(apart, judge.slot == slot), panel.case, panel.cases))
     return np.array(effects)
 
 

@@ -242,8 +242,7 @@ def _edits(at: YamlFile, key: str, kinds: dict, also: JsonObject) -> list[Edit]:
 def _edit(at: YamlFile, kind: str, entry: Any, also: JsonObject) -> Edit:
     ways = [way for way in WAYS if isinstance(entry, dict) and way in entry]
     if len(ways) != 1:
-        has = ", ".join(ways) or "none"
-        at.fail("the edit", f"needs one of {', '.join(WAYS)}, has {has}")
+        at.fail("the edit", f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
     way = ways[0]
     if way == "pattern" and isinstance(entry[way], list):
         entry = entry | {way: "".join(map(str, entry[way]))}
@@ -256,8 +255,7 @@ def _edit(at: YamlFile, kind: str, entry: Any, also: JsonObject) -> Edit:
         for key in also:
             values[key] = "|".join(filter(None, (also[key], values[key]))) or None
     with foreign_errors_at(f"{at.place}: {way}", *FAULTS, advice=FORMAT):
-        skip = values["skip"].items()
-        values["skip"] = {reason: _compiled(pattern) for reason, pattern in skip}
+        values["skip"] = {reason: _compiled(pattern) for reason, pattern in values["skip"].items()}
         values["rules"] = [(_compiled(old), str(new)) for old, new in values.get("rules", ())]
         values["texts"] = [(first, second) for first, second in values.pop("pairs", ())]
         if way == "text":

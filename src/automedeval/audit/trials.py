@@ -136,8 +136,7 @@ class _CasePlan:
             on_each = (self._edited(edit, answer, place) for answer in answers)
             made += islice(chain.from_iterable(on_each), 1)
         if changes == "good answer" and most and most < len(made):
-            turns = range(self.number, self.number + most)
-            made = [made[turn % len(made)] for turn in turns]
+            made = [made[turn % len(made)] for turn in range(self.number, self.number + most)]
         return made
 
     def _edited(

@@ -176,5 +176,4 @@ class ApartJudge(BaseJudge):
     @staticmethod
     def by_case(values: np.ndarray, cases: Iterable[Case]) -> list[np.ndarray]:
         """Split what is known of the responses of all cases, [responses, …], into that of each case."""
-        ends = np.cumsum([len(case.responses) for case in cases])
-        return np.split(values, ends[:-1])
+        return np.split(values, np.cumsum([len(case.responses) for case in cases])[:-1])

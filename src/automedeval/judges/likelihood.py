@@ -48,8 +48,7 @@ class LikelihoodJudge(ApartJudge):
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""
         for index, group in answer_groups(prompts, wanted, self.chat.likelihoods):
-            overlong = (value for value in group if isinstance(value, Answer))
-            yield index, next(overlong, group)
+            yield index, next((value for value in group if isinstance(value, Answer)), group)
 
     def verdict(self, request: Request, answer: list[float]) -> Verdict:
         """Return the verdict of log-probabilities in the order of `prompt`."""

@@ -204,8 +204,7 @@ def load_small_judge(
         raise RecordError(
             f"{place} is not the {name} that the small judge was trained on (fingerprint {trained_on})"
         )
-    pair_reader = PairReader(encoder.load(device), folder / ADAPTER)
-    return SmallJudge(pair_reader, scales, rubric, **options)
+    return SmallJudge(PairReader(encoder.load(device), folder / ADAPTER), scales, rubric, **options)
 
 
 def write_small_judge(

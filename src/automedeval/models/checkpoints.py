@@ -146,8 +146,7 @@ def file_digests(folder: Path) -> dict[str, str]:
         settings = read_json(folder / ADAPTER)
         for name in PLACE_OF_BASE:
             settings.pop(name, None)
-        text = json.dumps(settings, sort_keys=True)
-        digests[ADAPTER] = hashlib.sha256(text.encode()).hexdigest()
+        digests[ADAPTER] = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         digests |= {f"base/{name}": content for name, content in file_digests(base).items()}
     return digests
 

@@ -105,8 +105,7 @@ class LocalDecisions(LocalChat):
             slots = prompts[index].slots
             odds = [dict(zip(slot.values, chances)) for slot, chances in zip(slots, shares)]
             read = sum(len(question.ids) for question in asked[index])
-            usage = {"prompt_tokens": read, "completion_tokens": 0}
-            yield index, Answer.of_odds(odds, usage=usage)
+            yield index, Answer.of_odds(odds, usage={"prompt_tokens": read, "completion_tokens": 0})
 
     @torch.inference_mode()
     def _answer_questions(self, questions: list[Question]) -> list[list[float]]:

@@ -144,8 +144,7 @@ class PromptEncoder:
                 ]
                 whole = [ids[: len(short) + 1] for ids, short in zip(longer, whole)]
             shared = shared_start(whole)
-            rests = [ids[len(shared) :] for ids in whole]
-            self._segments[key] = (shared, rests, ending)
+            self._segments[key] = (shared, [ids[len(shared) :] for ids in whole], ending)
         return self._segments[key]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:

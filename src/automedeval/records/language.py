@@ -52,8 +52,7 @@ def is_english(text: str) -> bool | None:
 
 def told_english(*texts: str) -> bool | None:
     """Return whether the first of these texts whose words tell is English; None if none tells."""
-    told = (known for known in map(is_english, texts) if known is not None)
-    return next(told, None)
+    return next((known for known in map(is_english, texts) if known is not None), None)
 
 
 def _is_other(word: str) -> bool:

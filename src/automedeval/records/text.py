@@ -101,8 +101,7 @@ def format_table(rows: list[dict], most: int = MOST_ROWS) -> str:
     width, *widths = [max(map(len, column)) for column in zip(*table)]
     lines = []
     for first, *others in table:
-        cells = [first.ljust(width), *map(str.rjust, others, widths)]
-        lines.append("  ".join(cells).rstrip())
+        lines.append("  ".join([first.ljust(width), *map(str.rjust, others, widths)]).rstrip())
     if len(rows) > most:
         lines.append(f"… and {len(rows) - most} more")
     return "\n".join(lines)

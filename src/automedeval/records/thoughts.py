@@ -54,8 +54,7 @@ def without_thoughts(text: str) -> str:
         _, *finals = text.rsplit("assistantfinal", 1)
     elif not messages:
         finals = [_answering(_turns(text))]
-    turn = finals[-1] if finals else ""
-    answer = _spoken(turn)
+    answer = _spoken(finals[-1] if finals else "")
     return text if answer == text.strip() else answer
 
 

@@ -383,8 +383,10 @@ def _read_score_line(text: str, rubric: Rubric, slots: int, truncated: bool) -> 
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
     if truncated and (re.search(r"[0-9]\.?[*_` \t]*\Z", seen) or rest.strip("*_` \t\r\n")):
         raise _Invalid(CUT_OFF)
-    in_order = [str(scores[number]) for number in sorted(scores)]
-    return in_order, _written_before(header.start(), text)
+    return (
+        [str(scores[number]) for number in sorted(scores)],
+        _written_before(header.start(), text),
+    )
 
 
 def _check_score(slot: re.Match, scores: dict[int, int], slots: int) -> None:

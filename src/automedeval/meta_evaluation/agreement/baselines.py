@@ -43,8 +43,7 @@ def measure_baselines(
 
 def paired(people: People, first: Row, second: Row) -> JsonObject:
     """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`."""
-    asked = second.judge.asked_pairs
-    relation = only(first.people_relations(people), asked)
+    relation = only(first.people_relations(people), second.judge.asked_pairs)
     sides = [concordance(people.panel, relation, row.best_relations) for row in (first, second)]
     names = {"first": first.name, "second": second.name}
     return names | {"measure": "concordance", "concordances": sides}

@@ -202,8 +202,7 @@ def standing(table: JsonObject) -> JsonObject:
         won[first].append(pair["win"]["value"] + half)
         won[second].append(pair["loss"]["value"] + half)
         if _is_clear(pair):
-            is_better = pair["margin"]["value"] > 0
-            clear.add((first, second) if is_better else (second, first))
+            clear.add((first, second) if pair["margin"]["value"] > 0 else (second, first))
     shares = {model: round(fmean(of_pairs), 9) for model, of_pairs in won.items()}
     order = _in_order(shares, clear)
     rivals = [model for model in order[1:] if (order[0], model) not in clear]

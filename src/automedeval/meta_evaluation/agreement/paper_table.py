@@ -113,8 +113,7 @@ def paper_table(
 def _add_p_values(columns: Sequence[str], ours: JsonObject, others: Sequence[JsonObject]) -> None:
     """Add the p-values of the tests to the rows of the table, and the mark of each cell."""
     for column in columns:
-        cells = [record["cells"][column] for record in others]
-        adjust(cells, "difference", t_test)
+        adjust([record["cells"][column] for record in others], "difference", t_test)
     for column in CORRELATIONS:
         cell = ours["cells"][column]
         cell["p"] = t_test(cell["mean"])

@@ -89,8 +89,7 @@ class Sample(NamedTuple):
         """Return the calibration error before the fit and after it, of each case by a line through the other cases."""
         after = np.empty(len(self.people))
         for in_fold in each_fold(self.case, FOLDS):
-            line = self.rising(~in_fold[self.response])
-            points = points_of(line, self.score)
+            points = points_of(self.rising(~in_fold[self.response]), self.score)
             after[in_fold] = np.bincount(self.response, points * self.weight)[in_fold]
         before = np.bincount(self.response, self.score * self.weight)
         errors = {
@@ -176,8 +175,7 @@ class Calibration:
             if verdict.models[index] in verdict.empty:  # whatever was learnt of answers
                 expected[index] = float(_scale(self.rubric)[0])
             elif scores[index] is not None:
-                points = points_of(self.knots, scores[index])
-                expected[index] = round(float(points), DIGITS)
+                expected[index] = round(float(points_of(self.knots, scores[index])), DIGITS)
         rationale = verdict.rationale and f"{BEFORE}\n\n{verdict.rationale}"
         return replace(fresh, expected_scores=tuple(expected), rationale=rationale)
 

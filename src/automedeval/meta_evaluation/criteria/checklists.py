@@ -75,8 +75,7 @@ def people_of(labels: Labels, cases: Cases) -> People:
     Raises:
         RecordError: there is no such response.
     """
-    majority = majority_of(labels)
-    scores = cases.checklist_scores(majority).score
+    scores = cases.checklist_scores(majority_of(labels)).score
     if np.isnan(scores).all():
         raise RecordError(
             "no response has a strict majority of labels on each of its criteria, and positive "

@@ -86,8 +86,7 @@ def figures_of(result: JsonObject) -> list[PageTable]:
     models = {judge: table.get("models") or {"none": table} for judge, table in tables_of}
     errors = {}
     for judge, record in result["judges"].items():
-        counts = record["errors"].items()
-        errors[judge] = {error: {"verdicts": count} for error, count in counts}
+        errors[judge] = {error: {"verdicts": count} for error, count in record["errors"].items()}
     tables = [
         table_of(f"{TOPICS} {main}", result["topics"]),
         table_of(MEASURED, _judges(result), "judge"),
