@@ -55,7 +55,8 @@ def test_sharing_the_case_and_the_response_changes_no_probability(chat):
 
 
 def test_what_cannot_be_read_stays_unread():
-    replies = ['{"criteria": {"1": "met"}}', "It is met.", '{"criteria": {"1": "not met"}}']
+    not_said = '{"rationale": "Not said.\\nNot said. Not said.", "criteria": {"1": "not met"}}'
+    replies = [not_said.replace("not met", "met"), "It is met.", not_said]
     said = map(answer, replies)  # one criterion after another
     with EndpointDouble(lambda body: next(said)) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, concurrency=1)
@@ -69,6 +70,7 @@ def test_what_cannot_be_read_stays_unread():
     }
     assert verdict.extra["unread"] == ["no JSON object with the criteria"]
     assert verdict.usage["requests"] == 3
+    assert verdict.rationale == "Not said. Not said. Not said.\nNot said. Not said. Not said."
 
 
 def test_each_prompt_shows_one_criterion_without_its_points(chat):

@@ -177,15 +177,6 @@ def test_a_text_that_repeats_itself_is_told_from_one_that_does_not():
     assert not repeats("Answer 1 is right. Answer 2 is right. Answer 3 is wrong. No, no, no.")
 
 
-@pytest.mark.parametrize(
-    ("text", "cut", "fault"),
-    [
-        (None, True, None),
-        ("Short.", False, None),
-        ("It brea", True, "breaks off"),
-        ("no " * 20, True, "repeats itself"),
-    ],
-)
-def test_a_valid_verdict_says_what_is_wrong_with_its_rationale(text, cut, fault):
-    verdict = Verdict.from_dict(VERDICT | {"rationale": text, "truncated": cut})
-    assert verdict.rationale_fault == fault
+@each_row("changes, fault")
+def test_a_valid_verdict_says_what_is_wrong_with_its_rationale(changes, fault):
+    assert Verdict.from_dict(VERDICT | changes).rationale_fault == fault

@@ -88,7 +88,8 @@ class ChecklistJudge(Judge):
                 errors.append(reading.error)
             else:
                 is_met = READINGS[0] in (reading.choices or {}).values()
-                rationales.append(reading.rationale)
+                # A line each.
+                rationales.append(" ".join((reading.rationale or "").split()))
                 if reply.probabilities:
                     chance = reply.probabilities[0][self.wording.choices[READINGS[0]]]
             met.append(is_met)

@@ -694,7 +694,9 @@ class Verdict(LogRecord):
         """Return what is wrong with the rationale, of which `valid` says nothing: it "repeats itself" or "breaks off"."""
         if not self.rationale:
             return None
-        if repeats(self.rationale):
+        # A judge of criteria gives a reason for each, on a line of its own.
+        reasons = self.rationale.split("\n") if self.checklist else [self.rationale]
+        if any(map(repeats, reasons)):
             return "repeats itself"
         return "breaks off" if self.truncated else None
 
@@ -705,8 +707,10 @@ class Verdict(LogRecord):
         That is the case as it was judged, the rubric, the order of the responses, the rationale, and the scores or choices. The
         judge, the run, probabilities, tokens and settings do not count: equal texts have equal digests.
         """
-        seen: list[Any] = [self.case_digest, self.rubric, self.order, self.pair]
-        seen += [self.rationale, self.scores, self.choices]
+        seen: list[Any] = [
+            self.case_digest, self.rubric, self.order, self.pair,
+            self.rationale, self.scores, self.choices,
+        ]  # fmt: skip
         seen += [self.checklist["met"]] if self.checklist else []
         seen += [self.criterion_scores] if self.criterion_scores else []
         return digest(seen, sort_keys=True)
