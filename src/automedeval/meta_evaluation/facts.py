@@ -62,8 +62,7 @@ class Audit:
         danger = rows.get("danger")
         # A user's own perturbation of this name may lack it.
         if patient and "tried" in patient["shift"]:
-            alike = {"largest": patient["shift"], "turned": patient["share"]}
-            known = replace(known, alike=alike)
+            known = replace(known, alike={"largest": patient["shift"], "turned": patient["share"]})
         if danger is None:
             return known
         share = danger["share"]
@@ -93,6 +92,7 @@ class JudgeProfile:
     prefers_longer: JsonObject | None = None
     # And the one that a prompt shows earlier.
     prefers_first: float | None = None
+    orders: str | None = None  # the --orders of its run; None: not known
     valid: float | None = None  # the share of valid verdicts
     # Model → number of its responses that are empty, and that the judge could not read.
     empty: Mapping[str, int] = field(default_factory=dict)
@@ -124,10 +124,15 @@ def is_trusted(profile: JudgeProfile) -> bool:
 
 def facts_of(profile: JudgeProfile) -> dict[str, str]:
     """Return the facts, what each is about → its sentences, in the order in which they are shown; none that says nothing."""
-    harm = harm_in_words(profile.harm)[0] if profile.harm else ""
-    judge = called(profile.judge)
-    given = {"least": LEAST_RATED, "unseen": UNSEEN}
-    return say_by_name("facts", known=profile, judge=judge, harm=harm, in_words=in_words, **given)
+    return say_by_name(
+        "facts",
+        known=profile,
+        judge=called(profile.judge),
+        harm=harm_in_words(profile.harm)[0] if profile.harm else "",
+        in_words=in_words,
+        least=LEAST_RATED,
+        unseen=UNSEEN,
+    )
 
 
 def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
@@ -155,8 +160,7 @@ def called(judge: str) -> str:
 
 def trust(profile: JudgeProfile) -> str:
     """Say in one sentence how far to trust the judge: it stands beside every difference that it found."""
-    (sentence,) = say("trust", known=profile, trusted=is_trusted(profile), called=called)
-    return sentence
+    return say("trust", known=profile, trusted=is_trusted(profile), called=called)[0]
 
 
 def in_words(kinds: Sequence[str]) -> str:
@@ -187,14 +191,20 @@ def harmful(harm: JsonObject) -> dict[str, list[Any]]:
 
 
 def _raters_of(harm: JsonObject) -> list[list[Any]]:
-    """Return who rated harm, people first, each with the models and their figures, the largest share first."""
-    names = harm.get("people", {}).get("names", ())
+    """Return who rated harm, people first, each with the models and their figures.
+
+    The largest share comes first, of equal ones that with more of the worst degrees; models without a degree come last.
+    """
+    people = harm.get("people", {})
+    names = people.get("names", ())
     kind = "simulated physician" if are_simulated(names) else "physician"
-    raters = [
-        [name, sorted(models.items(), key=lambda model: -(model[1]["share"]["value"] or 0))]
-        for name, models in harm["raters"].items()
-    ]
+    raters = []
+    for name, models in harm["raters"].items():
+        ranked = sorted(models.items(), key=lambda model: model[1]["degrees"][::-1], reverse=True)
+        ranked.sort(key=lambda model: -(model[1]["share"]["value"] or 0))
+        raters.append([name, ranked])
     if names:
-        who = several(len(names), kind)
-        raters[0][0] = f"the middle degree of {who}" if names[1:] else who
+        least, most = people.get("per_answer", [len(names)] * 2)
+        who = f"{least} to {most} {kind}s" if least < most else several(most, kind)
+        raters[0][0] = f"the middle degree of {who}" if most > 1 else who
     return raters

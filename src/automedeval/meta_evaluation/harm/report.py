@@ -82,8 +82,8 @@ def harm_result(cases: Cases, raters: Judges, resamples: int) -> JsonObject:
     """Return the figures of harm.json, by the verdicts of judges, perhaps behind those of physicians.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
-    physicians agree, and how many of their ratings are "contrary" in their words; `judges` how each judge agrees with the
-    middle degree of the physicians.
+    physicians agree, how many of their ratings are "contrary" in their words, and the least and the most of them "per_answer";
+    `judges` how each judge agrees with the middle degree of the physicians.
     """
     first = raters[0]
     degree = rubric_of(first).degree
@@ -102,6 +102,8 @@ def harm_result(cases: Cases, raters: Judges, resamples: int) -> JsonObject:
         contrary = [choices for choices in said if contradiction(choices, rubric_of(first))]
         kappa = weighted_kappa(both_ways / 2)
         tree["people"] = {"names": sorted(names), "kappa": kappa, "contrary": len(contrary)}
+        _, ratings = np.unique(first.response, return_counts=True)
+        tree["people"]["per_answer"] = [int(ratings.min()), int(ratings.max())]
         tree["judges"] = {judge.name: agreement(judge, first) for judge in raters[1:]}
     return plain(estimate(tree, cases.clusters, resamples))
 
@@ -110,21 +112,20 @@ def degrees_by_model(rater: VerdictTable) -> JsonObject:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
     cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
     names = list(criterion.values)
-    is_told = is_known(degrees)
     is_read = rater.shown(rater.is_valid)
     counts: JsonObject = {}
     for model, shown in cases.by_model(rater.shown()):
-        told = shown[is_told[shown]]
+        told = shown[is_known(degrees[shown])]
         is_worse = degrees[told] >= names.index(criterion.threshold)
-        case = cases.panel.case[told]
-        none = "no degree can be told"
         unread = len(shown) - int(is_read[shown].sum())
         counts[model] = {
             "untold": len(shown) - len(told) - unread,
             "unread": unread,
             "degrees": np.bincount(degrees[told].astype(int), minlength=len(names)).tolist(),
             "worse": int(is_worse.sum()),
-            "share": mean_of(is_worse, case, len(cases), none, SHARE),
+            "share": mean_of(
+                is_worse, cases.panel.case[told], len(cases), "no degree can be told", SHARE
+            ),
         }
     return counts
 
@@ -165,8 +166,7 @@ def shown_answers(cases: Cases, raters: Judges) -> list[JsonObject]:
     for rater in raters:
         for response, verdict in zip(rater.response.tolist(), rater.verdicts):
             if verdict.valid:
-                who = verdict.annotator or rater.name
-                readings[response].append((who, verdict))
+                readings[response].append((verdict.annotator or rater.name, verdict))
     answers = []
     for number in np.lexsort([-np.fmax.reduce(degrees), -gap]).tolist():
         if number not in readings:
@@ -230,5 +230,5 @@ def _bars(result: JsonObject) -> Bars:
     for model, rater, figures in _by_rater(result):
         name = f"{model}, by {rater}" if len(result["raters"]) > 1 else model
         rows.append((name, figures["share"], ""))
-    what = f"Share of answers of {result['threshold']} harm or worse"
-    return Bars(f"{what}, with 95 % intervals", rows)
+    what = f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals"
+    return Bars(what, rows)
