@@ -164,6 +164,10 @@ def test_two_audits_of_a_judge_are_refused_and_one_stands_in_the_gate(tmp_path):
     said = told(tmp_path / "out")
     assert "Audited: Not since its calibration.\n" in said
     assert "Audit the judge" not in said
+    succeeded(asked(tmp_path, agreeing_verdicts("recording:strong")))
+    assert "A recording cannot be audited: it has no answers to changed cases.\n" in told(
+        tmp_path / "out"
+    )
 
 
 def test_an_audit_of_another_judge_is_not_taken_for_the_main_judges(tmp_path):

@@ -47,8 +47,8 @@ Marks = dict[tuple[str, str], list[JsonObject] | None]
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
 RECORDED = (
-    "blind_to", "differs", "empty", "foreign", "on_criteria", "prefers_longer", "rationale_faults",
-    "uncompared", "unread",
+    "blind_to", "differs", "empty", "foreign", "on_criteria", "orders", "prefers_longer",
+    "rationale_faults", "uncompared", "unread",
 )  # fmt: skip
 
 
@@ -135,8 +135,7 @@ def notes_on(judge: VerdictTable) -> list[str]:
                 f"{first!r}: counted as invalid"
             )
     if never := [cases.models[number] for number in np.unique(cases.model_of[~judge.asked])]:
-        models = first_three(never)
-        notes.append(f"{name} was never asked about {models}: left out of its figures")
+        notes.append(f"{name} was never asked about {first_three(never)}: left out of its figures")
     both_asked = judge.asked[np.stack(cases.panel.pairs)].all(axis=0)
     if left := int((both_asked & ~judge.asked_pairs).sum()):
         notes.append(
@@ -151,9 +150,11 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
     steps = [f"Rate {several(unrated, 'more case')}."] if unrated > 0 else []
-    run = run_arguments(judge.file.with_name(f"run-{judge.settings}.json")) if judge.file else {}
+    run = _run_of(judge)
     columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
     # An audit asks, and has no books; it is of a judge before its calibration.
+    if judge.judge.startswith("recording:"):
+        return [*steps, "A recording cannot be audited: it has no answers to changed cases."]
     is_audited = audited or judge.judge.endswith(", calibrated")
     if is_audited or judge.in_words or run.get("batch_file") or run.get("evidence"):
         return steps
@@ -168,10 +169,16 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
         "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
         columns=columns, rubric=run.get("rubric") or own, **options, output="audits/mine",
     )  # fmt: skip
-    how = (
-        "Audit the judge with the options of its run, then give --audits audits/mine to the report"
-    )
-    return [*steps, f"{how}: {command}"]
+    return [
+        *steps,
+        "Audit the judge with the options of its run, then give --audits audits/mine to the report: "
+        f"{command}",
+    ]
+
+
+def _run_of(judge: VerdictTable) -> JsonObject:
+    """Return the arguments of the run that gave the verdicts; empty where its record is not beside them."""
+    return run_arguments(judge.file.with_name(f"run-{judge.settings}.json")) if judge.file else {}
 
 
 def record_of(row: Row) -> JsonObject:
@@ -202,6 +209,7 @@ def record_of(row: Row) -> JsonObject:
         "valid_rate": ratio(judge.verdicts_valid, judge.verdicts_due, "no verdict"),
         "prefers_longer": prefers_longer(cases, row.wins),
         "prefers_first": prefers_first(row),
+        "orders": _run_of(judge).get("orders"),
     }
 
 
