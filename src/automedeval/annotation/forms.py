@@ -157,8 +157,7 @@ def _asked(
 ) -> Field:
     """Return the field of a criterion: one of the options, of its own words, or of the points on the scale."""
     if criterion.values:
-        keys = [*map(str, range(len(criterion.values))), "x"]
-        given = zip(criterion.words, keys)
+        given = zip(criterion.words, [*map(str, range(len(criterion.values))), "x"])
         options = tuple(Option(word, words(word), key=key) for word, key in given)
     elif not options:
         assert rubric.scale is not None  # a study's reader refuses a rubric without one

@@ -71,8 +71,7 @@ def _dispute(line: Mapping, record: Mapping, case: Case, rubrics: Mapping[str, R
     if rubric is None or not rubric.sums_up:
         raise RecordError(f"its rubric {name!r} is none of those that give scores")
     about = {"case_id": case.id, "rubric": name, "models": models}
-    old = record["old_verdict"] | {"order": order, "valid": True}
-    recorded = Verdict.from_dict(old | about)
+    recorded = Verdict.from_dict(record["old_verdict"] | {"order": order, "valid": True} | about)
     judged = Verdict.from_dict(record["judge_verdict"] | about)
     on_record = (recorded.judge, order, models)
     if (line.get("judge") or recorded.judge, line.get("order"), line.get("models")) != on_record:

@@ -95,8 +95,7 @@ class Store(db.Database):
             if not free:
                 return None
             number = self._put("assignments", **new_row(self.study, free[0], who))
-            event = self._happened(annotator, number, "given")
-            self._touch(number, opened=event)
+            self._touch(number, opened=self._happened(annotator, number, "given"))
             return self._assignment_of(annotator, number)
 
     def assignment(self, annotator: str, number: int) -> Assignment:

@@ -368,8 +368,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for multiple tests by the step-down method (Holm 1979)."""
     order = np.argsort(p_values)
     stepped = np.arange(len(order), 0, -1) * np.take(p_values, order)
-    adjusted = np.maximum.accumulate(np.minimum(1, stepped))
-    return adjusted[np.argsort(order)].tolist()
+    return np.maximum.accumulate(np.minimum(1, stepped))[np.argsort(order)].tolist()
 
 
 def adjust(
