@@ -47,8 +47,8 @@ def exported(folder: Path, verdicts: list[dict], **options: object) -> list[dict
 
 
 def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path):
-    table = tmp_path / "table.csv"
-    told(export(**judged, to="csv", output=table), "verdicts: 3, invalid: 1")
+    table = tmp_path / "a\ntable.csv"
+    told(export(**judged, to="csv", output=table), "verdicts: 3, invalid: 1, ", "/a table.csv\n")
     rows = read_csv(table)
     assert [row["valid"] for row in rows] == ["True"] * 4 + ["False"] * 2
     for row, words in zip(rows[:4], (1, 5, 3, 3), strict=True):

@@ -108,21 +108,27 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     judged = partial(run_command, "judge", other, judge="baseline:random")
     failed(judged(), f"{own} has results on v3.csv: choose another --output")
     told(judged(output=own), " --output reports/v3-baseline-random")
+    told(judged(output=Path(own).absolute()), " --output reports/v3-baseline-random")
     run("v3.csv", says=("(new: ",))  # it is one of the two
 
 
-def test_a_default_folder_is_of_one_table(tmp_path, monkeypatch):
+@each_row("before, words, files, said")
+def test_a_default_folder_is_of_its_files(before, words, files, said, tmp_path, monkeypatch):
+    """`files` are written between the commands, also in the place of records."""
     monkeypatch.chdir(tmp_path)
     Path("b").mkdir()
-    for file in ("t.csv", "b/t.csv"):
+    for file in ("t.csv", "u.csv", "b/t.csv"):
         table(Path(file), [["Why?", "So.", "No."]], "question", "reference", "bot")
-    for command, folder in {"prepare": "cases", "check": "checks"}.items():
-        told(run_command(command, "t.csv"))
-        told(run_command(command, "b/t.csv", output="own"))
-        message = f"{folder}/t has results on t.csv: choose another --output"
-        failed(run_command(command, "b/t.csv"), message)
-        told(run_command(command, "t.csv"))
-    # The packaged sample is the same by its word and by its path, which earlier runs recorded.
+    told(run_command(*before.split()))
+    for file, text in files.items():
+        Path(file).write_text(text)
+    done = run_command(*words.split())
+    assert said in done.stdout + done.stderr
+
+
+def test_the_packaged_sample_is_the_same_by_its_word_and_by_its_path(tmp_path, monkeypatch):
+    """Earlier runs recorded the path."""
+    monkeypatch.chdir(tmp_path)
     sample = partial(run_command, "judge", "sample", judge="baseline:random")
     told(sample(), "(new: 30)")
     (record,) = Path("verdicts/sample-baseline-random").glob("run-*.json")

@@ -105,7 +105,7 @@ def main() -> None:
     if left_out:
         print(f"verdicts: {left_out:,} left out, of cases that are not in {args.cases}")
     counts = f"verdicts: {len(verdicts):,}, invalid: {invalid:,}, rows: {len(rows):,}"
-    print(f"{counts}, in {output}")
+    print(f"{counts}, in {printable(args.output)}")
 
 
 def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:

@@ -67,7 +67,7 @@ from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import is_first, join_processes, print_notes
 from automedeval.records.readers import SAMPLE
-from automedeval.records.run_record import judged_files, record_run, refuse_others
+from automedeval.records.run_record import BESIDE, judged_files, record_run, refuse_others
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.tables.columns import NOT_JUDGED
 from automedeval.records.text import RANKED, format_table, in_a_row, printable
@@ -216,7 +216,12 @@ def tell(*lines: str) -> None:
 
 
 def read_answers(args: JudgeArguments, log_args: LogArguments, processes: Processes) -> Answers:
-    """Say what is read of each table; join logs, or tables of versions, into one file beside the verdicts."""
+    """Say what is read of each table; join logs, or tables of versions, into one file.
+
+    RecordError if the default folder has verdicts, and none on these files.
+    """
+    if args.output is None:
+        refuse_others(args.folder, dict(judged_files(args.folder)), BESIDE.join(args.cases))
     contents = {}
     for value in args.cases:
         _, file = named_file(value)
@@ -362,13 +367,12 @@ def load(job: Job, encoder_args: EncoderArguments, chat_args: ChatArguments) -> 
 def log_of_run(job: Job, judge: BaseJudge, processes: Processes) -> Log:
     """Return the log of the verdicts; from a run with --again cut on, those of all limits stand in it."""
     again = {request.key for request in job.requests} if job.args.again else set()
-    alike = settings_alike(judge, job.output, bool(again))
     return verdict_log(
         job.output,
         judge,
         processes=processes,
         renewed=job.requests.digests,
-        alike=alike,
+        alike=settings_alike(judge, job.output, bool(again)),
         again=again,
     )
 
@@ -376,12 +380,8 @@ def log_of_run(job: Job, judge: BaseJudge, processes: Processes) -> Log:
 def judge_requests(job: Job, judge: BaseJudge, log: Log, *more: Any) -> str | None:
     """Judge what the log lacks, and record the run; return what is to be done where a file of requests awaits answers.
 
-    The record has the arguments that the run settled. RecordError if the default folder has verdicts,
-    and none on this file.
+    The record has the arguments that the run settled.
     """
-    columns_of = dict(judged_files(job.output))
-    if job.args.output is None:
-        refuse_others(job.output, columns_of, job.answers.file)
     columns = job.args.columns if job.answers.content.table else []
     guided = GUIDED if job.rubric.id == GUIDED else None  # an audit of this judge needs it
     settled = SimpleNamespace(
@@ -389,7 +389,7 @@ def judge_requests(job: Job, judge: BaseJudge, log: Log, *more: Any) -> str | No
         rubric=job.args.rubric or guided,
         score_decoding=judge.score_decoding or job.args.score_decoding,
         again="cut" if log.alike else None,
-        columns_of=columns_of | {job.answers.file: columns},
+        columns_of=dict(judged_files(job.output)) | {BESIDE.join(job.args.cases): columns},
     )
     judge.chat.prepare()
     with log:
@@ -463,15 +463,14 @@ def report_on(job: Job) -> None:
     args = job.args
     cases = job.answers.file
     own_rubric = args.rubric if Path(args.rubric or "").suffix else None
-    is_sample = job.answers.content.path == SAMPLE / "test_cases.jsonl"
     ratings = None
-    if is_sample and not job.rubric.in_words:
+    if job.answers.content.path == SAMPLE / "test_cases.jsonl" and not job.rubric.in_words:
         ratings = SAMPLE / "test_ratings.jsonl"
     if args.limit:  # the others' verdicts are not missing
         cases = str(job.output / f"cases-{args.limit}.jsonl")
         write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))
     # Runs called alike in different folders have reports of their own.
-    is_in_verdicts = job.output.parent == Path("verdicts")
+    is_in_verdicts = job.output.parent.resolve() == Path("verdicts").resolve()
     folder = Path("reports", job.output.name) if is_in_verdicts else job.output / "report"
     command = next_command(
         "report", {"offline": is_offline()}, (), verdicts=job.output, cases=cases, ratings=ratings, blank=args.blank,

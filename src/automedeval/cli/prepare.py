@@ -32,7 +32,7 @@ from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.language import normalise
 from automedeval.records.readers import located
-from automedeval.records.run_record import default_folder, record_run
+from automedeval.records.run_record import BESIDE, default_folder, record_run
 from automedeval.records.tables.cases import read_table
 from automedeval.records.tables.columns import without_blanks
 from automedeval.records.tables.rows import filled, read_rows
@@ -62,7 +62,7 @@ class PrepareCasesArguments(TableArguments):
         "rows: .csv, .tsv, .xlsx, .json array, .jsonl, .parquet, or a Hub dataset id"
     )
     output: str | None = option(
-        "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)",
+        "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/NAME of the input; of a split, cases/SPLIT/NAME)",
         None,
     )
     layout: str | None = option(
@@ -97,7 +97,8 @@ class PrepareCasesArguments(TableArguments):
 def main() -> None:
     """Read, filter, draw, and write."""
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
-    output = Path(args.output or default_folder("cases", args.input[0], "input"))
+    parent = f"cases/{args.split}".removesuffix("/train")
+    output = Path(args.output or default_folder(parent, BESIDE.join(args.input), "input"))
     dropped: list[JsonObject] = []
     rows = list(identified(tqdm(rows_of(args), unit="row")))
     rows = sifted("rows", rows, exclusions(rows), dropped)
@@ -184,8 +185,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[SourceRow]:
             raise RecordError(f"{path}: the file has no rows")
         layout = None
         if not args.columns:
-            _, first = rows[0]
-            layout = LAYOUTS[args.layout] if args.layout else recognised(first)
+            layout = LAYOUTS[args.layout] if args.layout else recognised(rows[0][1])
         if layout is None:
             table = read_table(path, rows, args.blank, args.columns, least_responses=0)
             tqdm.write(table.line)

@@ -34,9 +34,8 @@ def main(words: Sequence[str] | None = None) -> Path:
         words: the options; by default those of the command line.
     """
     words = sys.argv[1:] if words is None else words
-    kinds = (ReportArguments, EncoderArguments)
     first = ("verdicts", "cases", "baseline", "ratings", "output")
-    args, encoder_args = parse(kinds, __doc__, words, first)
+    args, encoder_args = parse((ReportArguments, EncoderArguments), __doc__, words, first)
     if args.fail_if_worse:
         sys.exit(pass_gate(args))
     report = make_report(args, encoder_args.load_if_there, words, rationale_metric)

@@ -33,8 +33,7 @@ _ANY = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+(?:[{_MARKS}]+[^\W_{_UNSPAC
 
 def normalise(text: str) -> str:
     """Return the words of a text, case-folded, with one space between them; texts of the same words have equal results."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(_ANY.findall(text))
+    return " ".join(_ANY.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def is_english(text: str) -> bool | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records import offline
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.processes import process_count
@@ -21,6 +21,7 @@ from automedeval.records.readers import is_one_of, named_file, read_json, verdic
 from automedeval.records.text import shown_address
 
 _LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "openai")
+BESIDE = " + "  # between files that are read together
 _DECIDING = ("OPENAI_BASE_URL", "AUTOMEDEVAL_OFFLINE", "AUTOMEDEVAL_JUDGE")
 
 
@@ -65,34 +66,39 @@ def _shown(value: Any) -> Any:
 def record_run(file: Path, *groups: Any) -> None:
     """Write what `describe_run` returns to a JSON file, with the run's date and the number of its processes."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    about = {"date": run_date(file).isoformat(), "processes": process_count()}
-    write_json(file, describe_run(*groups) | about)
+    begun = run_date(file).isoformat()
+    write_json(file, describe_run(*groups) | {"date": begun, "processes": process_count()})
 
 
 def run_date(file: Path) -> date:
     """Return the date on which the run began that a record is of: a resumed run shows chat templates no other one."""
-    begun = read_json(file).get("date") if file.exists() else None
-    return date.fromisoformat(begun) if begun else date.today()
+    with foreign_errors_at(f"{file}: no record of a run", AttributeError, TypeError, ValueError):
+        begun = read_json(file).get("date") if file.exists() else None
+        return date.fromisoformat(begun) if begun else date.today()
 
 
 def run_arguments(file: Path) -> dict:
-    """Return the arguments in the record of a run; empty if there is no such record."""
+    """Return the arguments in the record of a run; empty if there is none, or it has none."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))["arguments"]
+        return dict(json.loads(file.read_text(encoding="utf-8"))["arguments"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
-def default_folder(parent: str, file: str, argument: str) -> Path:
-    """Return PARENT/NAME of a file; RecordError if its record has another file as this argument."""
-    folder = Path(parent, Path(file).stem)
-    before = run_arguments(folder / "run.json").get(argument, file)
-    refuse_others(folder, [before] if isinstance(before, str) else before, file)
+def default_folder(parent: str, files: str, argument: str) -> Path:
+    """Return PARENT/NAME of a file, or of the first of FILE + FILE.
+
+    RecordError if the folder's record has other files as this argument.
+    """
+    folder = Path(parent, Path(files.partition(BESIDE)[0]).stem)
+    before = run_arguments(folder / "run.json").get(argument, files)
+    together = before if isinstance(before, str) else BESIDE.join(map(str, before))
+    refuse_others(folder, [together], files)
     return folder
 
 
 def refuse_others(folder: Path, before: Collection[str], file: str) -> None:
-    """Raise RecordError if a default folder has results on files, and none on this one."""
+    """Raise RecordError if a default folder has results, and none on this file, or FILE + FILE."""
     if before and not is_one_of(file, before):
         raise RecordError(f"{folder} has results on {', '.join(before)}: choose another --output")
 
@@ -125,8 +131,8 @@ def installed_versions(*more: str) -> dict[str, str]:
 
 def git_commit() -> str | None:
     """Return the commit of the checkout that this package runs from; None if it was installed from a wheel."""
-    package = Path(__file__).resolve().parents[1]
-    command = ["git", "-C", str(package), "rev-parse", "--show-prefix", "HEAD"]
+    package = str(Path(__file__).resolve().parents[1])
+    command = ["git", "-C", package, "rev-parse", "--show-prefix", "HEAD"]
     try:
         prefix, commit = subprocess.run(
             command, capture_output=True, text=True, check=True

@@ -252,8 +252,7 @@ def read_rubric(name: str | Path) -> Rubric:
     """Read a packaged rubric by id, or a user's own by the path of its YAML file; RecordError if it is faulty."""
     path, place = rubric_path(name)
     reader = _Reader(place)
-    rubric = reader.rubric(reader.read(path), beside=path.parent)
-    return replace(rubric, place=str(name))
+    return replace(reader.rubric(reader.read(path), beside=path.parent), place=str(name))
 
 
 def rubric_path(name: str | Path) -> tuple[Any, str]:

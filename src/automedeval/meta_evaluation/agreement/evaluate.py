@@ -204,8 +204,7 @@ def _by_confidence(row: Row, relation: ndarray) -> Statistics:
     is_sure = gaps > (np.median(gaps[judged]) if judged.any() else 0.0)
 
     def on(which: ndarray) -> Statistic:
-        people = only(relation, which[panel.case_of_pair])
-        return concordance(panel, people, row.best_relations)
+        return concordance(panel, only(relation, which[panel.case_of_pair]), row.best_relations)
 
     none = undefined(panel.cases, 0, "no case has a gap above the median one")
     return {"surest": on(is_sure) if is_sure.any() else none, "others": on(~is_sure)}

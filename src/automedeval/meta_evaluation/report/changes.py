@@ -49,8 +49,7 @@ def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
     """Return which response wins each pair by a judge, from -1 (the second) to 1 (the first): float [pairs of indices]."""
     pairs = np.sort([first, second], axis=0).T.tolist()
     places = [cases.pair_index[one, other] for one, other in pairs]
-    turn = np.where(first < second, 1.0, -1.0)
-    return turn * row.wins[places]
+    return np.where(first < second, 1.0, -1.0) * row.wins[places]
 
 
 def p_value(gaps: ndarray, clusters: ndarray, mean: Estimate, relation: ndarray) -> float | None:

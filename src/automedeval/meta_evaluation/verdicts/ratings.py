@@ -95,8 +95,7 @@ class People:
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
         there = np.any(is_known(self.ratings), axis=2)
-        lacking = _lacking(there, self.panel.case)
-        return only(self.ratings, ~lacking[:, :, None])
+        return only(self.ratings, ~_lacking(there, self.panel.case)[:, :, None])
 
     def gaps(self, first: ndarray, second: ndarray) -> ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.

@@ -269,8 +269,7 @@ class VerdictTable:
         cases = self.cases
 
         def own_of(verdict: Verdict) -> Scores:
-            models = cases.case(verdict.case_id).models
-            return own_scores(verdict, models, self.rubric)
+            return own_scores(verdict, cases.case(verdict.case_id).models, self.rubric)
 
         return self.column(own_of)
 

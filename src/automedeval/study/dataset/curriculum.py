@@ -101,8 +101,7 @@ class Plan:
 
     @property
     def asks_quality(self) -> bool:
-        parts = (self.test, *self.teachers, *self.stages)
-        return any(part.quality != "any" for part in parts)
+        return any(part.quality != "any" for part in (self.test, *self.teachers, *self.stages))
 
     def first(self, part: Part, whole: int, cases: list[str]) -> list[str]:
         """Return the first of these cases, as many as a part takes; RecordError if it asks for more.
@@ -161,8 +160,7 @@ def read_plan(path: str | Path) -> Plan:
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     failed = file.take(content, "failed_criteria", int, 1, least=1)
-    seed = file.take(content, "seed", int, 0)
-    return Plan(str(path), test, teachers, stages, failed, seed)
+    return Plan(str(path), test, teachers, stages, failed, file.take(content, "seed", int, 0))
 
 
 def _read_stage(file: YamlFile, stages: dict, name: str, teachers: Sequence[str]) -> list[Part]:

@@ -235,8 +235,7 @@ def write_splits(
     whole = pandas.concat(frames)
 
     def counted(*columns: str) -> list[JsonObject]:
-        counts = whole.groupby(list(columns)).size()
-        return counts.reset_index(name="rows").to_dict("records")
+        return whole.groupby(list(columns)).size().reset_index(name="rows").to_dict("records")
 
     return {
         # of all rows of all splits: what ties a model to the data it was trained on

@@ -96,7 +96,7 @@ def recognised(row: dict) -> Layout | None:
 def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout) -> Iterator[SourceRow]:
     """Yield each row as a case with a stable id: LAYOUT-ROWID, or LAYOUT- and twelve digits over the row's content.
 
-    The user's own cases and tables of criteria keep their ids.
+    The user's own cases keep their ids, and so do tables of criteria, of which two may number from 1.
 
     RecordError if a row lacks a key, or has a value that is not text.
     """
@@ -107,11 +107,10 @@ def rows_as_cases(rows: Iterable[tuple[str, dict]], layout: Layout) -> Iterator[
                     found = ", ".join(map(str, row))
                     raise RecordError(f"{key!r} is missing; found the keys {found}")
             case = layout.case(row)
-            is_own = layout.beside is None or (layout.cells and "id" in row)
-            if not is_own:
+            if layout.beside is not None and not (layout.cells and "id" in row):
                 case = replace(case, id=_source_id(layout.name, case))
             labels = criteria_sources.physicians(row, case) if layout.labels else ()
-        yield SourceRow(place, case, is_own, labels)
+        yield SourceRow(place, case, layout.beside is None, labels)
 
 
 def table_as_cases(table: Table, source: str | None) -> Iterator[SourceRow]:
