@@ -48,7 +48,7 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
-UNLIKE = 2.0  # times: the highest scores that were given on unlike scales
+UNLIKE = 2  # times: the highest scores that were given on unlike scales
 MANY = 10  # ratings by one rater, of which some ought to be high
 MOST_OFF = 0.2  # of the ratings are off the judge's scale, or people rated on another scale
 COUNTED = (None, "submitted")  # states of an answer
@@ -85,7 +85,7 @@ def placed_ratings(
         layout = _layout_of([row for _, row in rows], rated.models)
     ratings = []
     scores = defaultdict[str, set[float]](set)  # by criterion
-    by_rater = defaultdict[str, list[float]](list)
+    by_rater = defaultdict[tuple[str, str], list[float]](list)
     for (place, row), column in product(rows, layout.scores):
         with errors_at(place):
             rating = layout.rating(row, column, rated)
@@ -95,9 +95,9 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
-            by_rater[f"{rating.criterion} by {rating.annotator}"].append(rating.score)
+            by_rater[rating.criterion, rating.annotator].append(rating.score)
     notes = layout.notes
-    doubt = _unlike(scores) or _unlike(by_rater, MANY)
+    doubt = _unlike(scores) or _unlike(by_rater, MANY, "one rater")
     if scale:
         doubt = _off_scale(ratings, *scale, doubt)
     words = Counter(map(plain, scores))
@@ -114,10 +114,16 @@ def placed_ratings(
     return ratings, [f"{path}: {note}" for note in notes], doubt
 
 
-def _unlike(scores: Mapping[str, Collection[float]], least: int = 1) -> str:
-    """Say that the highest of some scores, on a criterion or by a rater, is `UNLIKE` times another's; else ""."""
-    highest = {max(given): name for name, given in scores.items() if len(given) >= least}
-    if len(highest) < 2 or max(highest) < UNLIKE * min(highest):
+def _unlike(scores: Mapping[Any, Collection[float]], least: int = 1, by: str = "") -> str:
+    """Say that the highest of some scores, on a criterion or by a rater, is `UNLIKE` times another's; else "".
+
+    `by` stands in the place of the names of raters: a report may be read by all.
+    """
+    # Of ratings from -2 to 2, some may be only low ones.
+    highest = {
+        max(map(abs, given)): by or name for name, given in scores.items() if len(given) >= least
+    }
+    if not 0 < UNLIKE * min(highest, default=0) <= max(highest):
         return ""
     ends = [f"{name} up to {score:g}" for score, name in sorted(highest.items())]
     return f"People's ratings may be on unlike scales, and are averaged as they are: {ends[0]}, {ends[-1]}."
