@@ -69,12 +69,15 @@ def main() -> None:
     data.verify(args.verdict_ratings)
     data.find_untrainable(limit)
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
-    quality_by, quality_report = "the label that came with the verdict", None
+    quality_by, quality_report = (
+        "physicians' checks, or else the label that came with the verdict",
+        None,
+    )
     if data.unlabelled:
         classifier = QualityClassifier(encoder_args.load())
         quality_report = data.fit(classifier)
         data.classify(classifier)
-        quality_by += ", or else by physicians' checks, or else by the classifier"
+        quality_by += ", or else by the classifier"
     data.report_quality()
     # --- 3. Assign cases to teachers and stages (section 3.2, Table 1) ----------------------------------------------------
     assignment = data.assign()

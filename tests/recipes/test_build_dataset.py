@@ -75,12 +75,12 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study):
 def test_the_card_counts_the_rows_that_nobody_rated(study):
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
     succeeded(study.build())
-    assert "- No physician rated 14 of the teachers' verdicts " in study.card()
+    assert "- No physician rated 14 of the teachers' verdicts; they" in study.card()
     trained = study.splits()["stage1"]["case_id"][1:]
     rated = [verdict for verdict in study.verdicts["strong"] if verdict.case_id in trained]
     file = study.write("ratings.jsonl", ratings_of(rated, "knowledge", 1))
     succeeded(study.build(verdict_ratings=file))
-    assert "- No physician rated 5 of the teachers' verdicts " in study.card()
+    assert "- No physician rated 5 of the teachers' verdicts; they" in study.card()
 
 
 def test_ratings_of_another_text_are_counted_and_not_applied(study):
@@ -214,6 +214,7 @@ def test_a_classifier_learns_from_labels_and_physicians_and_calls_the_rest(tmp_p
     strong = study.verdicts["strong"]
     weak = study.verdicts["weak"]
     weak[:20] = [replace(verdict, quality="low") for verdict in weak[:20]]
+    strong[2] = replace(strong[2], quality="high")  # where physicians see a fault
     ratings = ratings_of(weak[20:30], "attribution")
     ratings += ratings_of(strong[:2], "fluency")  # no fault of what is said
     ratings += ratings_of(strong[2:5], "knowledge")  # which the classifier does not see

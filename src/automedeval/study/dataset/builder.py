@@ -73,9 +73,10 @@ class InstructionSet(JudgedCases):
                 continue
             failed = self.failed[key] = failures[name]
             if FAULTS & set(failed):
-                self.faulty[key] = self.verdicts[key]
+                self.faulty[key] = replace(self.verdicts[key], quality="low")
             if len(failed) >= self.plan.failed_criteria:
                 faults[key] = f"fails {' and '.join(failed)}"
+        self.verdicts |= self.faulty
         line = f"verification: {self.reject('verdicts', faults)}"
         unrated = self.unrated(self.verdicts)
         self.report(f"{line}; {unrated:,} unrated ones pass", *lines)
@@ -112,7 +113,7 @@ class InstructionSet(JudgedCases):
         for key, verdict in self.verdicts.items():
             if verdict.quality == "low":
                 low[key] = verdict
-            elif verdict.teacher == self.plan.teachers[0].teacher and key not in low:
+            elif verdict.teacher == self.plan.teachers[0].teacher:
                 able[key] = verdict
         high = self._draw("labelled", able)
         faulty = self._draw("faulty", low)
@@ -139,19 +140,14 @@ class InstructionSet(JudgedCases):
         return as_shown(self.cases[verdict.case_id], verdict), verdict
 
     def classify(self, classifier: QualityClassifier) -> None:
-        """Set the quality of every verdict that has none (Appendix B), low of the `faulty` ones."""
+        """Set the quality of every verdict that has none (Appendix B)."""
         keys = self.unlabelled
         for start in tqdm(range(0, len(keys), WINDOW), desc="quality", unit=f"{WINDOW} verdicts"):
             window = keys[start : start + WINDOW]
             qualities = classifier.decide([self._shown(self.verdicts[key]) for key in window])
             for key, quality in zip(window, qualities):
-                if key in self.faulty:
-                    quality = "low"
                 self.verdicts[key] = replace(self.verdicts[key], quality=quality)
-        self.report(
-            f"quality: {len(keys):,} verdicts called high or low by physicians' checks, or else "
-            "by the classifier"
-        )
+        self.report(f"quality: {len(keys):,} verdicts called high or low by the classifier")
 
     def report_quality(self) -> None:
         """Report how many verdicts of each teacher have which quality."""
