@@ -17,9 +17,8 @@ from doubles.agreement_study import (
     write,
 )
 from programs import ENCODER, failed, flags, needs_encoder, run_command, succeeded
-from tables import holds_all, rows_of
+from tables import each_row, holds_all, rows_of
 
-from automedeval.meta_evaluation.agreement.baselines import ABOVE_OTHERS
 from automedeval.meta_evaluation.facts import (
     Audit,
     JudgeProfile,
@@ -73,7 +72,7 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study, tmp_path):
     for text in (report.told, report.page):
         assert "better than" not in text
         holds_all(text, (NOT_SEEN, LONGER, UNRATED))
-    assert "Rate 12 more cases. Audit the judge" in report.told
+    assert "Rate 12 unrated cases. Audit the judge" in report.told
     audit = f"automedeval audit --judge small --cases {options['cases']} --output audits/mine"
     assert audit in report.told
 
@@ -83,12 +82,12 @@ def test_the_gate_and_preference_pairs_say_it_too(study, tmp_path):
     options, _ = study
     done = asked(tmp_path, **options, fail_if_worse=("bot-v2", "bot-v1"), by=2)
     assert done.returncode in (0, 4), done.stderr
-    holds_all(done.stdout, (NOT_SEEN, LONGER, UNRATED))
+    holds_all(done.stdout, (NOT_SEEN, LONGER, "Not measured yet: the report"))
     assert "worse" not in done.stdout.partition("\n")[0]
     output = {"to": "preferences", "output": tmp_path / "pairs.jsonl"}
     done = succeeded(run_command("export", *flags(**options, **output)))
     assert NOT_SEEN in done.stdout
-    assert UNRATED in done.stdout
+    assert "Not measured yet: the report" in done.stdout
 
 
 def test_the_list_is_ordered():
@@ -99,8 +98,7 @@ def test_the_list_is_ordered():
     assert [*facts_of(JudgeProfile("j", blind_to=[]))] == given["facts"][1:4]
 
 
-@pytest.mark.parametrize("outcome", [None, "worse", "not better", ABOVE_OTHERS, "better"])
-@pytest.mark.parametrize("passes", [False, True])
+@each_row("outcome, passes")
 def test_trust_needs_ratings_or_an_audit(outcome, passes):
     profile = JudgeProfile("small", outcome=outcome, audit=Audit(9, passes, None, passes))
     trusted = outcome == "better" or passes
@@ -158,10 +156,11 @@ def test_an_audit_of_no_judge_of_the_report_is_one_line(content, said, tmp_path)
 def test_two_audits_of_a_judge_are_refused_and_one_stands_in_the_gate(tmp_path):
     done = audited(tmp_path, audit_of(danger(dose=0.9)), fail_if_worse=(*MODELS[:2],), by=2)
     assert "Audited: On 20 cases." in done.stdout
+    assert "Rate " not in done.stdout, "a gate takes no ratings"
     verdicts = agreeing_verdicts("j, calibrated", settings=SETTINGS)
     failed(asked(tmp_path, verdicts, audits=(tmp_path, tmp_path)), "two are of j")
-    succeeded(asked(tmp_path, verdicts))
-    said = told(tmp_path / "out")
+    named = f"mine={tmp_path}/verdicts.jsonl"
+    said = made(tmp_path, named).told
     assert "Audited: Not since its calibration.\n" in said
     assert "Audit the judge" not in said
     succeeded(asked(tmp_path, agreeing_verdicts("recording:strong")))

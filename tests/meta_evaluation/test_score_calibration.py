@@ -68,9 +68,10 @@ def test_a_rising_line_is_found_again():
     fresh = calibration.apply(verdict, "new")
     expected = people_of(verdict.expected_scores)
     assert fresh.expected_scores == pytest.approx(expected.tolist(), abs=0.03)
-    made = {"scores": None, "expected_scores": fresh.expected_scores, "rationale": fresh.rationale}
+    note = "(Scores in this text are those before the calibration.)"
+    rationale = f"{verdict.rationale}\n\n{note}"
+    made = {"scores": None, "expected_scores": fresh.expected_scores, "rationale": rationale}
     assert fresh == renamed(verdict, calibration, **made)
-    assert fresh.rationale.startswith("(Scores in this text are those before the calibration.)")
     assert calibration.source == "expected_scores"
 
 

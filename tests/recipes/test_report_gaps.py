@@ -77,7 +77,7 @@ def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
     assert "never asked to compare 12 of 36 pairs" in "\n".join(result["notes"])
 
 
-@pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
+@each_row("count, enough")
 def test_judges_are_set_against_baselines_where_enough_cases_are_rated(count, enough, tmp_path):
     cases = named(count=count + 1)
     verdicts = []
@@ -187,7 +187,7 @@ def test_an_empty_answer_is_the_lowest_where_its_verdict_counts(tmp_path):
     cases = [case_of(name, "What helps?", {"a": "Rest.", "b": ""}) for name in "xyz"]
     report = made(tmp_path, [verdict(cases[0], None), *alike(cases[1:], [4, 1])], cases=cases)
     assert "b gave no answer in 2 cases, which counts as the lowest." in report.told
-    assert "| verdicts with a score, % |" in report.told
+    assert "| verdicts with a score or choice, % |" in report.told
 
 
 def test_a_verdict_is_read_in_its_own_order_of_the_models(tmp_path):
@@ -246,7 +246,7 @@ def counts_of(figures: dict) -> list[int]:
     return [figures[way] for way in ("better", "worse", "equal")]
 
 
-@pytest.mark.parametrize("scores", [(3, 3), None])
+@each_row("scores")
 def test_what_another_batch_moves_is_no_difference(scores, tmp_path):
     """The second version's answers are those of the first; in its batch every score is higher by 4e-6 to 9e-6."""
     cases = named("ab")
@@ -305,11 +305,11 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
 ):
     """`scores` are those of criteria, of the answers a and b, in each case but the first; `last` is the last rating.
 
-    The judge lacks the last case: the means of the bars are over those that it has.
+    The judge lacks the last two cases: the means of the bars are over those that it has, and nobody is to rate them next.
     """
-    cases = named("ab", 7)
+    cases = named("ab", 8)
     ratings = []
-    for case in cases[1:]:
+    for case in cases[1:7]:
         for criterion, of_models in scores.items():
             for model, score in zip("ab", of_models):
                 ratings.append(rating(case["id"], model, score, criterion=criterion))
@@ -317,14 +317,14 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     report = made(tmp_path, alike(cases[:6], (3, 3)), cases=cases, ratings=ratings)
     assert ("has the worst rating by a person on a criterion" in report.told) is bool(said)
     assert said in report.told
-    assert "Next step: Rate 1 more case. Audit" in report.told
+    assert "Next step: Rate 1 unrated case. Audit" in report.told
     (grid,) = opened(report.page, "rows")
     assert json.dumps(grid).count('"worst"') == sum(map(int, re.findall("[0-9]+", said)))
     assert ('href="#show=worst"' in report.page) is bool(said)
     given = [each["score"] for each in ratings]
     off = "not on the judge's scale, so that no worst rating is named"
     assert (off in report.told) == (min(given) < 1)
-    assert "Mean score in the 6 of 7 cases with a score of every model, 1 (worst)" in report.text
+    assert "Mean score in the 6 of 8 cases with a score of every model, 1 (worst)" in report.text
     assert f"People's scores are from {min(given)} to {max(given)}. Lines" in report.text
     for mean in np.mean(list(scores.values()), axis=0):
         assert f"by people {mean:.2f} in 5 cases" in report.text
@@ -339,8 +339,8 @@ def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     for case, (second, winner) in product(cases, enumerate("ac", 1)):
         verdicts.append(pair_verdict(case, 0, second, "P", correctness=winner))
     said = made(tmp_path, verdicts, cases=cases, baseline="a").said
-    lower = "b scores lower than a. It is worse in 12 of 12 cases and better in 0."
-    assert said.startswith(f"{lower} c scores higher than a")
+    lower = "b wins fewer cases than a. It is worse in 12 of 12 cases and better in 0."
+    assert said.startswith(f"{lower} c wins more cases than a")
 
 
 def test_a_model_that_is_above_every_other_is_first_though_it_met_the_weak_one_less_often(tmp_path):
@@ -427,7 +427,18 @@ def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_p
         )
         versions.append(f"{name}={file}")
         verdicts.append(out)
-    result = made(tmp_path, tuple(verdicts), cases=tuple(versions), blank="skip").result
+    shown = Verdict.from_dict(read(out / "verdicts.jsonl")[-1])
+    rated = {
+        "case_id": shown.case_id,
+        "judge": shown.judge,
+        "annotator": "a",
+        "criterion": "tone",
+        "score": 1,
+        "verdict_digest": shown.digest,
+    }
+    result = made(
+        tmp_path, tuple(verdicts), cases=tuple(versions), blank="skip", ratings=[rated]
+    ).result
     assert result["cases"]["cases"] == 2, "one has an answer of the new version alone"
     notes = "\n".join(result["notes"])
     assert "left out are 2 cases whose question stands twice" in notes

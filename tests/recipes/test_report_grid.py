@@ -30,7 +30,7 @@ from doubles.grid_reader import (
     playwright,
     violations,
 )
-from tables import holds_all
+from tables import each_row, holds_all
 
 pytestmark = needs_chromium
 CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
@@ -288,7 +288,7 @@ def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(browser, t
     visit.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@each_row("scheme")
 def test_axe_finds_nothing_in_an_opened_case_on_a_telephone(made, browser, scheme):
     options = {"viewport": TELEPHONE, "color_scheme": scheme, "bypass_csp": True}
     visit = Visit(browser, made.page, **options)
@@ -326,7 +326,7 @@ def changed(tmp_path_factory):
     return Made(tmp_path_factory.mktemp("models"), cases, verdicts, baseline=OLD)
 
 
-@pytest.mark.parametrize(("old", "newly"), [("4 g", 1), ("20 g", 1), ("40,000 mg", 0)])
+@each_row("old, newly")
 def test_only_another_number_in_a_case_that_a_verdict_shows_is_new(tmp_path, old, newly):
     answers = {OLD: f"Take {old} a day.", NEW: "Take 40 g a day."}
     question = "How much of it may I take in a day?"

@@ -90,7 +90,7 @@ def test_the_leaderboard_and_the_sentences_have_the_figures_of_agreement_json(re
 
 def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(reports):
     report = reports["unrated"]
-    assert "Not known. No person gave scores. 30 rated cases are enough" in report.told
+    assert "Not known. No person gave scores. 30 rated cases give" in report.told
     (study,) = report.folder.glob("rate*.yaml")
     for text in (report.page, report.told):
         assert f"automedeval annotate --study {study}\n" in text

@@ -98,6 +98,7 @@ class JudgeProfile:
     empty: Mapping[str, int] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
     on_criteria: bool = False  # whether it says which criteria of a case are met
+    calibrated: bool = False
     steps: Sequence[str] = ()  # what to do next, in words or as commands
     # Model → number of its answers with a number that differs from the reference, of those compared, and the worst in words.
     differs: Mapping[str, Sequence[Any]] = field(default_factory=dict)

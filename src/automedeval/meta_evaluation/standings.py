@@ -6,6 +6,7 @@ from pathlib import Path
 
 from automedeval.meta_evaluation.agreement.candidates import means_by_model, ranked, shares_won
 from automedeval.meta_evaluation.agreement.judge_facts import (
+    UNRATED,
     differing_by_model,
     known_of_judge,
 )
@@ -20,7 +21,6 @@ from automedeval.stats import bootstrap
 
 WON = "share of pairs won"
 MEAN = "mean score"
-UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
 
 
 def rank(
@@ -41,9 +41,7 @@ def rank(
         rank = {"rank": stands["ranks"].get(model)} if stands["ranks"] else {}
         table.append({"model": model} | rank | by_model[model])
     # The run prints the share of valid verdicts and the next command itself.
-    known = known_of_judge(
-        row, agreement=[UNRATED], valid=None, steps=(), unclear=stands["unclear"]
-    )
+    known = known_of_judge(row, valid=None, steps=(), unclear=stands["unclear"])
     return table, known
 
 
@@ -54,8 +52,9 @@ def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:
     table = [dict(zip(counts.head, row)) for row in counts.rows]
     for row in table:
         del row["by"]
-    valid = float(judge.is_valid.mean())
-    return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
+    return table, JudgeProfile(
+        judge.name, agreement=[UNRATED], valid=float(judge.is_valid.mean()), harm=harm
+    )
 
 
 def figures_by_model(judge: VerdictTable, row: Row) -> JsonObject:

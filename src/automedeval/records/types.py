@@ -489,7 +489,7 @@ class Preference(Record):
     criterion: str
     choice: str
     # `Verdict.digest` of the verdicts that were shown, in the order of the judges
-    verdict_digests: tuple[str, str] | None = None
+    verdict_digests: tuple[str | None, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_choice(self.choice, "judges", self.judges, ("tie",))

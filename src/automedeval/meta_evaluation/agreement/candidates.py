@@ -62,10 +62,9 @@ def compare_candidates(
     compared = np.stack(np.divmod(kinds, len(models)))
     if gap := _unconnected(compared, models):
         return {"gap": gap}
-    win_rates = shares_won(cases, relation)
     means = {} if scores is None else means_by_model(cases, scores)
     records: JsonObject = {}
-    for name, win_rate in win_rates.items():
+    for name, win_rate in shares_won(cases, relation).items():
         score = {"score": means[name]} if name in means else {}
         records[name] = score | {"win_rate": win_rate}
     pairs = []

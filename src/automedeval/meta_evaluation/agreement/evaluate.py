@@ -100,7 +100,7 @@ def meta_evaluate(
         "models": {row.name: compare_candidates(cases, row.wins, row.best) for row in rivals},
     }
     if people is not None:
-        _add_people(tree, cases, rows, people, contrasts)
+        _add_people(tree, cases, rows, rivals, people, contrasts)
     if Choice in given:
         tree["choices"] = _choices(cases, judges, given[Choice])
     if Preference in given:
@@ -125,6 +125,7 @@ def _add_people(
     tree: JsonObject,
     cases: Cases,
     rows: Rows,
+    rivals: Rows,
     people: People,
     contrasts: Sequence[Sequence[str]],
 ) -> None:
@@ -135,8 +136,7 @@ def _add_people(
     tree["people"] = _people(cases, people)
     by_people = compare_candidates(cases, people.relations, people.scores)
     tree["models"] = {"people": by_people} | tree["models"]
-    rivals = [row for row in rows if row.judge.kind == "judge"]
-    baselines = [row for row in rows if row.judge.kind != "judge"]
+    baselines = [row for row in rows if row not in rivals]
     tree["comparisons"] = [paired(people, *two) for two in product(rivals, baselines)]
     if contrasts:
         tree["contrasts"] = [paired(people, lines[one], lines[other]) for one, other in contrasts]

@@ -14,7 +14,6 @@ from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
 from automedeval.meta_evaluation.facts import (
     AGAINST,
-    LEAST_RATED,
     Audit,
     JudgeProfile,
     spent,
@@ -43,6 +42,8 @@ from automedeval.stats.bootstrap import (
 # that is not compared, because it or the reference is in another language than English
 Marks = dict[tuple[str, str], list[JsonObject] | None]
 
+# Of a judge where no ratings can be given.
+UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
 # The measures of a record of agreement.json, and what they are called in words.
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
@@ -149,7 +150,7 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate more cases, audit it."""
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
-    steps = [f"Rate {several(unrated, 'more case')}."] if unrated > 0 else []
+    steps = [f"Rate {several(unrated, 'unrated case')}."] if unrated > 0 else []
     run = _run_of(judge)
     columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
     # An audit asks, and has no books; it is of a judge before its calibration.
@@ -246,6 +247,7 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {field: record[field] for field in RECORDED if field in record}
     known["valid"] = record["valid_rate"]["value"]
+    known["calibrated"] = ", calibrated" in record["judge"]
     known["prefers_first"] = record["prefers_first"]["value"]
     if audit := record.get("audit"):
         known["audit"] = Audit(**audit)
@@ -255,6 +257,5 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 def known_of_judge(row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
     record = plain(estimate(record_of(row), row.judge.cases.clusters))
-    unrated = 0 if more.get("agreement") else min(LEAST_RATED, len(row.judge.cases))
-    steps = next_steps(row.judge, unrated, more.get("audit") is not None)
-    return profile(row.name, record, **{"steps": steps} | more)
+    steps = next_steps(row.judge, 0, more.get("audit") is not None)
+    return profile(row.name, record, **{"steps": steps, "agreement": [UNRATED]} | more)

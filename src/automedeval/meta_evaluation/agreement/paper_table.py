@@ -132,8 +132,14 @@ def _about(line: str, trainings: Rows) -> JsonObject:
     valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
     due = sum(row.judge.verdicts_due.sum() for row in trainings)
     names = [row.name for row in trainings]
-    record = {"judge": line, "names": names, "runs": count, "of": what}
-    return record | {"valid": float(valid / due), "cells": {}}
+    return {
+        "judge": line,
+        "names": names,
+        "runs": count,
+        "of": what,
+        "valid": float(valid / due),
+        "cells": {},
+    }
 
 
 def _figures(column: str, trainings: Rows, records: Mapping[str, JsonObject]) -> Figures:

@@ -176,7 +176,7 @@ class Calibration:
                 expected[index] = float(_scale(self.rubric)[0])
             elif scores[index] is not None:
                 expected[index] = round(float(points_of(self.knots, scores[index])), DIGITS)
-        rationale = verdict.rationale and f"{BEFORE}\n\n{verdict.rationale}"
+        rationale = verdict.rationale and f"{verdict.rationale}\n\n{BEFORE}"
         return replace(fresh, expected_scores=tuple(expected), rationale=rationale)
 
     def to_dict(self) -> JsonObject:

@@ -98,8 +98,11 @@ def harm_result(cases: Cases, raters: Judges, resamples: int) -> JsonObject:
     if of_people(first):
         names = {str(verdict.annotator) for verdict in first.verdicts}
         both_ways = degree_tables(*paired_degrees(first), len(cases), len(degree.values))
-        said = [verdict.choices or {} for verdict in first.verdicts]
-        contrary = [choices for choices in said if contradiction(choices, rubric_of(first))]
+        contrary = [
+            verdict
+            for verdict in first.verdicts
+            if contradiction(verdict.choices or {}, rubric_of(first))
+        ]
         kappa = weighted_kappa(both_ways / 2)
         tree["people"] = {"names": sorted(names), "kappa": kappa, "contrary": len(contrary)}
         _, ratings = np.unique(first.response, return_counts=True)

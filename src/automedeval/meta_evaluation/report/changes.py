@@ -55,16 +55,17 @@ def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
 def p_value(gaps: ndarray, clusters: ndarray, mean: Estimate, relation: ndarray) -> float | None:
     """Return the two-sided p-value of the mean of gaps by Student's t-test over clusters; None without a gap.
 
-    Where all clusters are equal, it is that of which cases are better and worse, see `exact_test`.
+    Where all clusters are equal, or there is no mean, it is that of which cases are better and
+    worse, see `exact_test`.
     """
-    if mean.low is not None:
+    if mean.reason is None:
         return float(scipy.stats.ttest_1samp(in_clusters(gaps, clusters), 0.0).pvalue)
     return exact_test(np.nan_to_num(relation), clusters) if mean.n else None
 
 
 def drop_on(scale: Scale) -> float:
     """Return by how many points a score on this scale falls that is read first; none is without a scale."""
-    return min(DROP, (scale[1] - scale[0]) / 2) if scale else np.inf
+    return min(DROP, np.ptp(scale) / 2) if scale else np.inf
 
 
 def worst_rated(cases: Cases, people: People | None, row: Row, notes: list[str]) -> ndarray:
@@ -101,8 +102,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
         in which it is worse, the worst first, how many scores "dropped" (see `drop_on`), how many of its answers
         have a mark of `NEWLY` that the baseline's lacks (of numbers that differ, one that does not differ there), the
-        "means" of the baseline and of it in the cases that both have, and their "difference" with its "p" value, also adjusted
-        for the number of models (Holm); "questions" has the first words of these cases. And the gap and
+        "means" of the baseline and of it in the cases that both have, and their "difference" (of choices none) with its "p"
+        value, also adjusted for the number of models (Holm); "questions" has the first words of these cases. And the gap and
         the marks of all answers.
 
     Raises:
@@ -162,8 +163,10 @@ def _figures(
     scale = row.judge.scale
     better, worse, both = counts["won"], counts["lost"], is_known(gaps)
     clusters = cases.cluster_of[new]
-    most = float(scale[1] - scale[0]) if scale else np.inf
+    most = float(np.ptp(scale)) if scale else np.inf
     difference = mean_over_cases(gaps, clusters, (-most, most))  # no interval exceeds the scale
+    if row.best is None:
+        difference = Estimate(None, n=difference.n, reason="choices have no mean score")
     return {
         "better": better,
         "worse": worse,

@@ -53,10 +53,9 @@ def compare_two(
     new, old = names
     sides = in_common(cases, new, old, "--fail_if_worse")
     differences = np.subtract(*row.ranking_values[sides])
-    lowest, highest = row.judge.scale
-    result = gate(differences, by, float(highest - lowest), cases.cluster_of[sides[0]])
+    result = gate(differences, by, float(np.ptp(row.judge.scale)), cases.cluster_of[sides[0]])
     both = len(differences)
-    invalid = len(differences) - result.cases
+    invalid = both - result.cases
     notes = [*notes, *cases.note_on_clusters]
     if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)

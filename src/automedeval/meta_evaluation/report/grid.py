@@ -234,8 +234,8 @@ def _scores(judges: Judges) -> Arrays:
 
 def _known(scores: Mapping[str, ndarray], place: int) -> list[tuple[str, float]]:
     """Return those scores that a response has, with their names."""
-    there = {name: values[place] for name, values in scores.items() if is_known(values[place])}
-    return [(name, float(score)) for name, score in there.items()]
+    there = (name for name, values in scores.items() if is_known(values[place]))
+    return [(name, float(scores[name][place])) for name in there]
 
 
 def _criteria(cases: Cases, met: Mapping[str, ndarray], place: int) -> list[tuple]:

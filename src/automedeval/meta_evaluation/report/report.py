@@ -29,7 +29,12 @@ from automedeval.meta_evaluation.agreement.runs import (
     main_row,
     trainings_of,
 )
-from automedeval.meta_evaluation.criteria.checklists import Labels, people_of, read_labels
+from automedeval.meta_evaluation.criteria.checklists import (
+    Labels,
+    labelled_items,
+    people_of,
+    read_labels,
+)
 from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED, called
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
@@ -98,6 +103,8 @@ class Given(NamedTuple):
     teacher: VerdictTable | None  # the judge that taught the others
     people: People | None  # their scores, or those that labels of criteria give
     labels: Labels | None
+    # The number of cases that the main judge scored, and of which nobody rated or labelled an answer
+    unrated: int
     others: Mapping[type, Any]  # kind → what `ratings` reads of this kind
 
 
@@ -140,8 +147,7 @@ def make_report(
     record = result["judges"][main.name]
     is_rated = not {"people", "choices", "criteria"}.isdisjoint(result)
     few = LEAST_RATED - record.get("rated_cases", LEAST_RATED * is_rated)
-    unrated = len(cases) - result["cases"].get("rated_cases", 0)
-    result["next_steps"] = next_steps(main.judge, min(few, unrated), "audit" in record)
+    result["next_steps"] = next_steps(main.judge, min(few, given.unrated), "audit" in record)
     result["notes"] = notes
     result["doubt"] = people.doubt if people else ""
     result["settings"] |= settings
@@ -208,6 +214,7 @@ def _read_given(
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     people = None
     labels = None
+    is_unrated = main.judge.verdicts_valid > 0
     if Rating in files:
         better = read_rubric(args.rubric).better if args.rubric else ()
         people = read_ratings(
@@ -215,6 +222,8 @@ def _read_given(
         )
     if CriterionLabel in files:
         labels = read_labels(files[CriterionLabel], cases, notes)
+        labelled = cases.response_of[labelled_items(labels)]
+        is_unrated[cases.panel.case[labelled]] = False
     if labels and not people:
         try:
             people = people_of(labels, cases)
@@ -224,26 +233,28 @@ def _read_given(
     if people is not None:
         notes[:0] = people.notes
         rated = cases.panel.case[is_known(people.ratings).any(axis=(0, 2))]
+        is_unrated[rated] = False
         for judge in judges:
             if not judge.given[rated].any():
                 raise RecordError(f"--ratings: no rated case has a verdict of {judge.name}")
     others = _read_others(files, cases, judges, notes)
-    return Given(rows, main, contrasts, teacher, people, labels, others)
+    unrated = int(is_unrated.sum())
+    return Given(rows, main, contrasts, teacher, people, labels, unrated, others)
 
 
 def _read_others(files: Files, cases: Cases, judges: Judges, notes: list[str]) -> dict[type, Any]:
     """Return people's choices, preferences and ratings of verdicts by their kinds; add to the notes."""
-    verdicts = list(chain.from_iterable(judge.verdicts for judge in judges))
+    verdicts = list(chain.from_iterable(judge.read for judge in judges))
     readers: dict[type, Callable[..., Any]] = {
         Choice: read_choices,
         Preference: partial(read_preferences, verdicts=verdicts),
         VerdictRating: partial(read_verdict_ratings, verdicts=verdicts),
     }
-    others: dict[type, Any] = {}
-    for kind, read_kind in readers.items():
-        if kind in files:
-            others[kind] = read_kind(files[kind], cases, notes)
-    return others
+    return {
+        kind: read_kind(files[kind], cases, notes)
+        for kind, read_kind in readers.items()
+        if kind in files
+    }
 
 
 def _measure(
@@ -350,8 +361,9 @@ def _rating_study(
     )
     text += yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     # Cases are numbered by a hash of their ids, so that the first numbers are a random draw.
-    drawn = [number for number in cases.file_order if number < LEAST_RATED]
-    lines = json_lines(cases.records[number].to_dict() for number in drawn)
+    lines = json_lines(
+        cases.records[number].to_dict() for number in cases.file_order if number < LEAST_RATED
+    )
     # The study is written last: it says that both files are there.
     return {copy.name: lines, study.name: text}, commands
 

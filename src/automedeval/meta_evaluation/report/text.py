@@ -260,7 +260,7 @@ def leaderboard(result: JsonObject) -> PageTable:
     models = _models_by(result, main["name"])
     people = _models_by(result, "people")
     stands = standing(result["models"][main["name"]])
-    head = ["model", "rank", "share of pairs won, %", "verdicts with a score, %"]
+    head = ["model", "rank", "share of pairs won, %", "verdicts with a score or choice, %"]
     head += ["won by people, %"] if people else []
     rows = []
     for model in stands["order"]:

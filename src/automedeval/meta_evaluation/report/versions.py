@@ -46,14 +46,14 @@ def join_versions(
         _check_texts(ours[name], theirs[name], where)
     if not shared:
         raise RecordError(f"{where} have no case in common: no id is in both")
-    joined = []
+    records = []
     for name in list(ours | theirs) if skipped else shared:
         earlier = ours.get(name)
         later = theirs.get(name)
         responses = [*_renamed(earlier, old_names), *_renamed(later, new_names)]
-        joined.append(replace(earlier or theirs[name], responses=tuple(responses)))
+        records.append(replace(earlier or theirs[name], responses=tuple(responses)))
     # A printed command is on the new file, and has the options of its run.
-    cases = Cases(joined, new.cases.source)
+    cases = Cases(records, new.cases.source)
     notes = old.notes + new.notes
     counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
     notes.append(f"{where}: {counts}; the {len(shared):,} that are in both are compared")
@@ -65,7 +65,9 @@ def join_versions(
         if before.verdicts[0].author != after.verdicts[0].author:
             continue
         moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
-        judges.append(VerdictTable(cases, moved, before.rubric, before.name, after.file))
+        joined = VerdictTable(cases, moved, before.rubric, before.name, after.file)
+        joined.read = [*before.read, *after.read]
+        judges.append(joined)
         if (before.settings, before.checkpoint) != (after.settings, after.checkpoint):
             differs = "judged the two versions with different settings or weights"
             notes.append(f"{before.name} {differs}, which may be what differs")

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from operator import attrgetter
 
 import numpy as np
@@ -325,7 +326,7 @@ def _of_these(
     kept, counts = [], Counter[str]()
     for place, record in cases.known(read_placed(path, kind), path, what, notes):
         if kind is Preference:
-            shown = dict(zip(record.judges, record.verdict_digests or (None, None)))
+            shown = dict(zip_longest(record.judges, record.verdict_digests or ()))
         else:
             shown = {record.judge: record.verdict_digest}
         gap = ""

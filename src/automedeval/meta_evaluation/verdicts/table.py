@@ -124,6 +124,7 @@ class VerdictTable:
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
         self.name = self.name or self.judge
+        self.read = self.verdicts  # as people were shown them
         self.verdicts = [with_score(verdict, self.cases) for verdict in self.verdicts]
         cases = [self.cases.index[verdict.case_id] for verdict in self.verdicts]
         self.case_of = np.array(cases, int)  # int [verdicts], the number of the case
