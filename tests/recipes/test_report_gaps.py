@@ -305,7 +305,8 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
 ):
     """`scores` are those of criteria, of the answers a and b, in each case but the first; `last` is the last rating.
 
-    The judge lacks the last two cases: the means of the bars are over those that it has, and nobody is to rate them next.
+    The judge lacks the last two cases: the means of the bars are over those that it has, and
+    nobody is to rate them next.
     """
     cases = named("ab", 8)
     ratings = []

@@ -103,7 +103,7 @@ class Given(NamedTuple):
     teacher: VerdictTable | None  # the judge that taught the others
     people: People | None  # their scores, or those that labels of criteria give
     labels: Labels | None
-    # The number of cases that the main judge scored, and of which nobody rated or labelled an answer
+    # The number of cases that the main judge scored, and nobody rated or labelled
     unrated: int
     others: Mapping[type, Any]  # kind → what `ratings` reads of this kind
 

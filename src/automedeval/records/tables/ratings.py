@@ -115,7 +115,7 @@ def placed_ratings(
 
 
 def _unlike(scores: Mapping[Any, Collection[float]], least: int = 1, by: str = "") -> str:
-    """Say that the highest of some scores, on a criterion or by a rater, is `UNLIKE` times another's; else "".
+    """Say that the highest score on a criterion or by a rater is `UNLIKE` times another's; else "".
 
     `by` stands in the place of the names of raters: a report may be read by all.
     """
