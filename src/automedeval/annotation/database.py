@@ -22,7 +22,7 @@ OPEN = "open"  # states of an assignment
 DONE = "done"
 SKIPPED = "skipped"
 JSON = {"item", "case_id", "judges", "slots", "parts", "part", "content"}  # columns
-TABLES = (resources.files("automedeval.annotation") / "templates" / "tables.sql").read_text(
+TABLES = (resources.files("automedeval.annotation") / "templates/tables.sql").read_text(
     encoding="utf-8"
 )
 

@@ -34,7 +34,7 @@ from automedeval.rubrics.slots import by_slot
 from automedeval.stats.agreement import Panel
 from automedeval.stats.logistic import fit_logistic, order_weights
 
-PACKAGED = Path(__file__).parent / "packaged" / "small"
+PACKAGED = Path(__file__).parent / "packaged/small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = (
     5  # version of what is read and said, for the fingerprint: the rationales of 4 named the models

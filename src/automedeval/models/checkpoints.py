@@ -28,7 +28,7 @@ def user_models() -> Path:
     It is `automedeval/models` in HF_HOME, where people point it at a large disk, else in XDG_CACHE_HOME, else in ~/.cache.
     """
     chosen = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(chosen).expanduser() / "automedeval" / "models"
+    return Path(chosen).expanduser() / "automedeval/models"
 
 
 def find_model(model: str) -> Path | None:
@@ -60,7 +60,7 @@ class Stage:
 
 def read_record(checkpoint: str | Path) -> JsonObject | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
-    file = Path(checkpoint) / "training" / "record.json"
+    file = Path(checkpoint) / "training/record.json"
     # The loss of a training that diverged is NaN.
     return read_json(file) if file.exists() else None
 

@@ -7,7 +7,7 @@ _WORD = re.compile(r"[0-9]+(?:[.,/][0-9]+)*|[^\W\d_]{3,}")
 _ENDINGS = re.compile(r"(?:ations?|ings?|ies|ied|ed|es|s|ly|y|e)$")
 # Words that judges and doctors use of any response.
 _COMMON = frozenset(
-    (resources.files(__package__) / "templates" / "common_words.txt")
+    (resources.files(__package__) / "templates/common_words.txt")
     .read_text(encoding="utf-8")
     .split()
 )

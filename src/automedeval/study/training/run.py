@@ -94,7 +94,7 @@ class Run(TrainerCallback):
         trainer.add_callback(self)
         trainer.train(resume_from_checkpoint=checkpoint)
         if PartialState().is_main_process:
-            trainer.state.save_to_json(str(self.output / "training" / "trainer_state.json"))
+            trainer.state.save_to_json(str(self.output / "training/trainer_state.json"))
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()
@@ -143,7 +143,7 @@ class Run(TrainerCallback):
 
     def _write(self, record: Mapping[str, Any]) -> None:
         (self.output / "training").mkdir(parents=True, exist_ok=True)
-        write_json(self.output / "training" / "record.json", record)
+        write_json(self.output / "training/record.json", record)
 
     def _remove_checkpoints(self) -> None:
         for folder in self.output.glob("checkpoint-*"):
