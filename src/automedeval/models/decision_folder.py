@@ -57,7 +57,7 @@ class LocalDecisions(LocalChat):
                 f"{self.folder / DECISION}: not for this model: the temperature {self._heat:g}"
             )
         config = AutoConfig.from_pretrained(self.folder, trust_remote_code=False)
-        own: Any = MODEL_FOR_DECISION_MAPPING.get(type(config))
+        own: Any = MODEL_FOR_DECISION_MAPPING.get(type(config), None)
         heads = own.config_class.extra_config_files if own else ()
         if self._decision.adapter or any((self.folder / name).is_file() for name in heads):
             raise RecordError(
