@@ -168,7 +168,7 @@ class Answers:
 
     file: str
     content: CaseFile
-    first_version: str | None = None  # of tables NAME=FILE, the baseline of the others
+    first_version: str | None = None  # of files NAME=FILE, the baseline of the others
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def read_answers(args: JudgeArguments, log_args: LogArguments, processes: Proces
     joined = args.folder / "cases.jsonl"
     write_joined(joined, cases, args.cases, processes)
     tell(*map(printable, notes), f"cases: {joined}")
-    first_version = None if len(args.cases) == 1 or is_log(file) else version
+    first_version = version if version and len(args.cases) > 1 else None
     return Answers(str(joined), CaseFile(joined), first_version)
 
 

@@ -160,10 +160,8 @@ def _told_of(log: Answers, model: str, answers: Sequence[Case]) -> list[str]:
         line += f", with a reference: {referred}"
     for reason, count in sorted((+log.left_out).items()):
         line += f"; left out: {count} ({reason})"
-    lines = [line, *(f"{what}: {count}" for what, count in (+log.notes).items())]
-    if log.remark:
-        lines.append(log.remark)
-    return [f"{log.file}: {line}" for line in lines]
+    lines = [line, *(f"{what}: {count}" for what, count in (+log.notes).items()), log.remark]
+    return [f"{log.file}: {line}" for line in lines if line]
 
 
 def _case(place: Place, answers: Mapping[str, Case], differ: Counter[str]) -> Case:
