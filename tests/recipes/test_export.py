@@ -248,7 +248,12 @@ def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path):
     told(study.prefer(), "never compared: 1")
     assert study.chosen_and_rejected() == {"case-0": ["a", "c"], "case-1": ["b", "a"]}
     write(study.verdicts, [replace(each, rubric="own@1") for each in verdicts])
-    failed(study.prefer(), "the rubric own@1 of these choices was not found")
+    failed(study.prefer(), "the rubric own@1 of these choices was not found where the run had its")
+    (tmp_path / "own.jinja").write_text("")
+    own = tmp_path / "own.yaml"
+    own.write_text(yaml.safe_dump(ROWS["of pairs"]))
+    (tmp_path / "run-s1.json").write_text(f'{{"arguments": {{"rubric": "{own}"}}}}')
+    succeeded(study.prefer())
 
 
 @each_row("options, said")

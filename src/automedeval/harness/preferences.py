@@ -24,7 +24,8 @@ def preference_pairs(
     """
     if judge.of_pairs and judge.rubric is None:
         raise RecordError(
-            f"the rubric {judge.rubric_name} of these choices was not found: what they mean is open"
+            f"the rubric {judge.rubric_name} of these choices was not found where the run had its "
+            "file: what they mean is open"
         )
     values = defaultdict[int, dict[int, float]](dict)
     for verdict, response, value in zip(

@@ -19,6 +19,7 @@ from automedeval.records import (
     placed_verdicts,
     verdicts_file,
 )
+from automedeval.records.run_record import run_arguments
 from automedeval.rubrics import Rubric, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES
 
@@ -58,7 +59,9 @@ def read_verdicts(
         placed = placed_verdicts([file], {case.id: case for case in cases.records})
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
-                rubrics[verdict.rubric] = _rubric(verdict.rubric, own, notes)
+                run = run_arguments(file.with_name(f"run-{verdict.settings}.json"))
+                places = (rubric, verdict.rubric.partition("@")[0], run.get("rubric"))
+                rubrics[verdict.rubric] = _rubric(verdict.rubric, places, notes)
             case = cases.case(verdict.case_id)
             with errors_at(place):
                 _check(case, verdict, rubrics[verdict.rubric], scores_only)
@@ -89,18 +92,17 @@ def _names(label: str, authors: Collection[Author]) -> dict[Author, str]:
     return names
 
 
-def _rubric(name: str, own: Rubric | None, notes: list[str]) -> Rubric | None:
-    """Return the rubric that verdicts were given by; None, with a note, where its file is not found."""
-    if own is not None and own.name == name:
-        return own
-    with suppress(RecordError):
-        packaged = read_rubric(name.partition("@")[0])
-        if packaged.name == name:
-            return packaged
+def _rubric(name: str, places: Iterable[str | None], notes: list[str]) -> Rubric | None:
+    """Return the rubric that verdicts were given by, from the first place that has it; None, with a note, where none has."""
+    for place in filter(None, places):
+        with suppress(RecordError):
+            found = read_rubric(place)
+            if found.name == name:
+                return found
     if not without_scale(name):
         notes.append(
-            f"the rubric {name} was not found (--rubric its.yaml): its scale and polarities are "
-            "not checked"
+            f"the rubric {name} was not found where the run had its file (for automedeval report "
+            "--rubric its.yaml): its scale and polarities are not checked"
         )
     return None
 
