@@ -230,24 +230,24 @@ class Loops:
         return [(number, place) for place in verdict["order"]]
 
     def content(self) -> dict[str, Any]:
-        judges = {row.name: self.judge(row) for row in self.rows}
-        content = {"cases": self.counts(), "judges": judges}
+        content = {
+            "cases": self.counts(),
+            "judges": {row.name: self.judge(row) for row in self.rows},
+        }
         if self.ratings is not None:
             content["people"] = self.of_people()
         return content
 
     def counts(self) -> dict[str, int]:
-        models = set(chain(*self.names))
         counts = {
             "cases": len(self.cases),
             "responses": len(self.responses),
             "pairs": len(self.pairs),
-            "models": len(models),
+            "models": len(set(chain(*self.names))),
         }
         if self.ratings is not None:
             relations = Counter(self.by_people().values())
-            rated_cases = {number for number, _ in self.people}
-            counts["rated_cases"] = len(rated_cases)
+            counts["rated_cases"] = len({number for number, _ in self.people})
             counts["rated_responses"] = len(self.people)
             counts["rated_pairs"] = relations.total() - relations[None]
             counts["tied_pairs"] = relations[0]
@@ -451,13 +451,11 @@ class Loops:
         units = defaultdict(list)
         for verdict in row.verdicts:
             for number, place in self.shown(verdict):
-                model = self.names[number][place]
-                says = row.says(verdict, place)
-                units[model].append((number, float(says)))
+                says = float(row.says(verdict, place))
+                units[self.name((number, place))].append((number, says))
         for number, *places in chain(*row.lost()):
             for place in places:
-                model = self.names[number][place]
-                units[model].append((number, 0.0))
+                units[self.name((number, place))].append((number, 0.0))
         return {model: share(of_model) for model, of_model in units.items()}
 
 
@@ -528,7 +526,7 @@ class Row:
         if not verdict["valid"]:
             return None
         if verdict["choices"]:
-            return (1 + np.sign(self.criteria_won(verdict, first))) / 2
+            return self.chosen_first(verdict, first)
         whole = None if self.expected else verdict["scores"]
         scores = whole or verdict["expected_scores"]
         if scores[first] is None or scores[second] is None:
@@ -537,17 +535,14 @@ class Row:
         band = max(self.loops.band(self), 5e-5)
         return 0.5 if abs(difference) < band else float(difference > 0)
 
-    def criteria_won(self, verdict: dict, place: int) -> int:
-        """Return the number of criteria that a response wins of a pair, less those that it loses."""
+    def chosen_first(self, verdict: dict, place: int) -> float | None:
+        """Return 1 if a response wins a pair on the criterion, ½ if it ties, 0 else; None where there is no choice on it."""
+        choice = verdict["choices"].get(self.criterion)
+        if choice in (None, "tie", "neither"):
+            return choice and 0.5
         number = self.loops.number_of(verdict)
-        name = self.loops.names[number][place]
-        won = 0
-        for criterion, choice in verdict["choices"].items():
-            if choice not in ("tie", "neither"):
-                is_chosen = choice == name
-                is_harm = criterion in WORSE
-                won += -1 if is_chosen == is_harm else 1
-        return won
+        is_chosen = choice == self.loops.names[number][place]
+        return float(is_chosen != (self.criterion in WORSE))
 
     def silent(self) -> Counter[str]:
         """Return model → number of its empty responses that valid verdicts show; a baseline has none."""

@@ -88,11 +88,16 @@ def answers_in(cases: list[dict], verdicts: list[dict]) -> pandas.DataFrame:
     )
 
 
-def test_a_verdict_with_some_criteria_unread_is_valid_for_its_model(study, tmp_path):
+def test_a_verdict_with_some_criteria_unread_has_no_score(study, tmp_path):
     options, _, verdicts = study
     rates = made(tmp_path, **options).result["main_judge"]["valid_rates"]
     models = [MODELS[each["order"][0]] for each in verdicts]
-    shares = pandas.Series([each["valid"] for each in verdicts]).groupby(models).mean()
+    # The first case has no positive points.
+    scored = [
+        each["valid"] and each["case_id"] != "c0" and None not in each["checklist"]["met"]
+        for each in verdicts
+    ]
+    shares = pandas.Series(scored).groupby(models).mean()
     assert {model: rates[model]["value"] for model in MODELS} == pytest.approx(shares.to_dict())
 
 

@@ -47,6 +47,7 @@ def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, 
         met = [bool(met) for met in each["checklist"]["met"]]
         each["checklist"] |= {"met": met, "met_probabilities": [None] * 3}
     done = succeeded(asked(tmp_path, **options | {"verdicts": verdicts}, **gate))
+    assert ", checklist scores: not lower" in done.stdout
     scores = [worth(each["checklist"]["met"]) for each in verdicts]
     mean = np.mean(scores[::2]) - np.mean(scores[1::2])
     assert f"mean difference {mean:+.3f} points on 60 cases" in done.stdout

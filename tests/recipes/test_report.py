@@ -199,6 +199,7 @@ def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_pa
         each["scores"] = [6 - score for score in each["scores"]]
     verdicts = [*agreeing_verdicts(), *turned, *pairwise_verdicts()]
     report = made(tmp_path, verdicts, ratings=RATINGS)
+    assert " (of 3 judges; " in report.told
     best = {name: each.get("best_baseline") for name, each in report.result["judges"].items()}
     assert best["longer text"] is None
     but = "but the embedding, which was not compared. The best of them is"

@@ -426,8 +426,7 @@ def print_standings(job: Job, log: Log) -> list[Verdict]:
         lines.append(RANKED)
     lines += counts_of(verdicts, log)
     if profile:
-        warnings = WARNINGS | {"Harm"} if profile.harm else WARNINGS
-        lines += lines_of(profile, warnings)
+        lines += lines_of(profile, WARNINGS | {"Harm"} if profile.harm else WARNINGS)
     tell(*lines, f"verdicts: {log.path}")
     return verdicts
 

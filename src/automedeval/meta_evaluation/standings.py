@@ -41,8 +41,7 @@ def rank(
         rank = {"rank": stands["ranks"].get(model)} if stands["ranks"] else {}
         table.append({"model": model} | rank | by_model[model])
     # The run prints the share of valid verdicts and the next command itself.
-    known = known_of_judge(row, valid=None, steps=(), unclear=stands["unclear"])
-    return table, known
+    return table, known_of_judge(row, valid=None, steps=(), unclear=stands["unclear"])
 
 
 def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:

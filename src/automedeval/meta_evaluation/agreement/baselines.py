@@ -45,8 +45,12 @@ def paired(people: People, first: Row, second: Row) -> JsonObject:
     """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`."""
     relation = only(first.people_relations(people), second.judge.asked_pairs)
     sides = [concordance(people.panel, relation, row.best_relations) for row in (first, second)]
-    names = {"first": first.name, "second": second.name}
-    return names | {"measure": "concordance", "concordances": sides}
+    return {
+        "first": first.name,
+        "second": second.name,
+        "measure": "concordance",
+        "concordances": sides,
+    }
 
 
 def differences(comparisons: Sequence[JsonObject]) -> list[JsonObject]:

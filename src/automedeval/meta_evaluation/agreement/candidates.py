@@ -158,8 +158,7 @@ def _unconnected(compared: ndarray, models: list[str]) -> str | None:
 
 def first_three(names: Sequence[str]) -> str:
     """Return the first three of several names, and how many more there are."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def with_tests(table: JsonObject) -> JsonObject:

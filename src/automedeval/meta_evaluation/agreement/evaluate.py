@@ -185,8 +185,7 @@ def _agreement(people: People, row: Row) -> JsonObject:
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": run.run} | measures_of(run, rated, relation) for run in runs]
-    is_ordered = np.nan_to_num(relation) != 0
-    record["rated_cases"] = len(np.unique(people.panel.case_of_pair[is_ordered]))
+    record["rated_cases"] = len(np.unique(people.panel.case_of_pair[np.nan_to_num(relation) != 0]))
     scored = only(relation, is_known(row.best_relations))
     record["scored"] = concordance(people.panel, scored, row.best_relations)
     if not row.criteria and row.judge.kind == "judge":
@@ -211,9 +210,9 @@ def _by_confidence(row: Row, relation: ndarray) -> Statistics:
 
 
 def _valid_rates(judge: VerdictTable) -> Statistics:
-    """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
+    """Return, for each model, the share of the verdicts due on its responses that have a score or choice of them."""
     rates = {}
-    cases, (valid, due) = judge.cases, judge.valid_by_response
+    cases, (valid, due) = judge.cases, judge.valid_by_response(is_known(judge.best))
     for model, responses in cases.by_model(due > 0):
         both = (valid[responses], due[responses])
         there, wanted = case_sums(both, cases.panel.case[responses], len(cases)).T
@@ -281,9 +280,8 @@ def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndar
     """
     if name in judge.criteria:
         return judge.choices[name]
-    if judge.criteria or judge.kind != "judge":
-        return None
-    if criterion is None and not is_better_by_name(name):
+    is_known_way = criterion is not None or is_better_by_name(name)
+    if judge.criteria or judge.kind != "judge" or not is_known_way:
         return None
     criterion = criterion or Criterion(name, "")
     relation = judge.cases.panel.relations(judge.whole_scores())
@@ -329,8 +327,7 @@ def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]
             case = np.array([cases.index[rating.case_id] for rating in on_criterion])
             score = np.array([rating.score for rating in on_criterion], float)
             counts = {f"{step:g}": int((score == step).sum()) for step in steps}
-            mean = mean_of(score, case, len(cases))
-            records[judge][criterion] = {"counts": counts, "mean": mean}
+            records[judge][criterion] = {"counts": counts, "mean": mean_of(score, case, len(cases))}
     return records
 
 

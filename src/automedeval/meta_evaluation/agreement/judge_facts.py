@@ -235,10 +235,10 @@ def prefers_first(row: Row) -> Statistic:
     """
     judge, panel = row.judge, row.judge.panel
     first, second = panel.pairs
-    gaps = judge.best[first] - judge.best[second]
+    values = judge.own_on(row.criterion) if row.criterion else judge.best
     # 1 where the first response of the case is shown earlier, -1 where it is shown later.
     way = np.sign(judge.slot[second] - judge.slot[first])
-    wins = way * judge.relation_of(gaps, row.band)
+    wins = way * judge.relation_of(values[first] - values[second], row.band)
     shares = only((1 + wins) / 2, (way < 0).any())
     return mean_of(shares, panel.case_of_pair, panel.cases, "no order but that of the cases", SHARE)
 

@@ -91,8 +91,7 @@ def paper_table(
     for line, of_judge in trainings.items():
         record = _about(line, of_judge)
         for column in columns:
-            records = estimates if column in RATIONALES else judges
-            figures = _figures(column, of_judge, records)
+            figures = _figures(column, of_judge, estimates if column in RATIONALES else judges)
             record["cells"][column] = over_runs(figures, COLUMNS[column].bounds)
         table.append(record)
     ours = next(record for record in table if main in record["names"])
@@ -131,10 +130,9 @@ def _about(line: str, trainings: Rows) -> JsonObject:
         what = "runs"
     valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
     due = sum(row.judge.verdicts_due.sum() for row in trainings)
-    names = [row.name for row in trainings]
     return {
         "judge": line,
-        "names": names,
+        "names": [row.name for row in trainings],
         "runs": count,
         "of": what,
         "valid": float(valid / due),
@@ -163,8 +161,7 @@ def _difference(column: str, figures: Figures, record: JsonObject, ours: JsonObj
         figure = row["cells"][column]["mean"]
         if figure.value is None:
             return Estimate(None, reason=f"{row['judge']}: {figure.reason}")
-        shared = {name: figures[name] for name in row["names"]}
-        means.append(over_runs(shared, bounds)["mean"])
+        means.append(over_runs({name: figures[name] for name in row["names"]}, bounds)["mean"])
     theirs, of_ours = means
     return difference(theirs, of_ours, bounds and (-1.0, 1.0))
 

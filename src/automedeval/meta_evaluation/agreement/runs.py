@@ -59,14 +59,13 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
         trainings = {f"run {number}": figure for number, figure in runs.items()}
     mean = average([*trainings.values()], bounds)
     values = [figure.value for figure in trainings.values()]
+    record: JsonObject = {"mean": mean, "sd": None, "values": values}
     if len(values) == 1:
-        return {"mean": mean, "sd": None, "values": values}
+        return record
     for name, figure in trainings.items():
         if figure.value is None:
-            mean = replace(mean, reason=f"{name}: {figure.reason}")
-            return {"mean": mean, "sd": None, "values": values}
-    known = [value for value in values if value is not None]
-    return {"mean": mean, "sd": stdev(known), "values": values}
+            return record | {"mean": replace(mean, reason=f"{name}: {figure.reason}")}
+    return record | {"sd": stdev([value for value in values if value is not None])}
 
 
 def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> None:

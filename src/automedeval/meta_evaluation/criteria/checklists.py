@@ -45,8 +45,7 @@ def strict_majority(share: ndarray) -> ndarray:
 def majority_of(labels: Labels, without: str | None = None) -> ndarray:
     """Return the strict majority of all annotators, or all but one: float [items], NaN where there is none."""
     votes = np.stack(list(labels.values()))
-    others = [name != without for name in labels]
-    return strict_majority(mean_along(votes[others], 0))
+    return strict_majority(mean_along(votes[[name != without for name in labels]], 0))
 
 
 def read_labels(path: str, cases: Cases, notes: list[str]) -> Labels:
@@ -109,8 +108,7 @@ def _macro_f1(tables: ndarray) -> ndarray:
 
 def _balanced_accuracy(tables: ndarray) -> ndarray:
     negative, false_alarms, missed, positive = tables.T
-    of_met = divide(positive, positive + missed)
-    return (of_met + divide(negative, negative + false_alarms)) / 2
+    return (divide(positive, positive + missed) + divide(negative, negative + false_alarms)) / 2
 
 
 def auroc(chance: ndarray, truth: ndarray, case: ndarray) -> Statistic:
@@ -124,8 +122,7 @@ def auroc(chance: ndarray, truth: ndarray, case: ndarray) -> Statistic:
         met = counts * truth
         pairs = met.sum(axis=1) * (counts - met).sum(axis=1)
         # Those below a met one are its rank less that among the met ones, which are in balance.
-        ranked = (met * midranks(counts, levels)).sum(axis=1)
-        return divide(ranked + pairs / 2, pairs)
+        return divide((met * midranks(counts, levels)).sum(axis=1) + pairs / 2, pairs)
 
     return Statistic(
         None, share, len(case), "not both kinds of label beside probabilities", cells=case
@@ -179,13 +176,16 @@ def certificate_of(cases: Cases, readings: Judges, labels: Labels) -> JsonObject
         beside = {"accuracy": own} | judged
         physicians[annotator] = {name: _accuracy(cases, met, truth) for name, met in beside.items()}
     has_majority = is_known(majority)
-    counts = {
-        "pairs": int(labelled_items(labels).sum()),
-        "majority": int(has_majority.sum()),
-        "met": float(np.nanmean(majority)) if has_majority.any() else None,
-        "physicians": len(labels),
+    return {
+        "judges": judges,
+        "physicians": physicians,
+        "labels": {
+            "pairs": int(labelled_items(labels).sum()),
+            "majority": int(has_majority.sum()),
+            "met": float(np.nanmean(majority)) if has_majority.any() else None,
+            "physicians": len(labels),
+        },
     }
-    return {"judges": judges, "physicians": physicians, "labels": counts}
 
 
 def labelled_items(labels: Labels) -> ndarray:

@@ -58,7 +58,7 @@ def credit(result: JsonObject, name: str) -> list[str]:
 def candidates(judge: VerdictTable) -> JsonObject:
     """Return of every candidate that was shown how many responses have a score, and the part of it by points below 0."""
     cases = judge.cases
-    case = judge.cases.panel.case
+    case = cases.panel.case
     unread = judge.unread_criteria
     harm = cases.checklist_scores(judge.met * (cases.points < 0)).score
     records = {}

@@ -14,7 +14,7 @@ from automedeval.meta_evaluation.verdicts.table import Judges, rows_of
 from automedeval.records import JsonObject, RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
-MOST_INVALID = 0.1  # share of cases without a valid verdict on both candidates with which the gate still decides
+MOST_INVALID = 0.1  # share of cases without a score of both with which the gate still decides
 RESULTS = {NOT_LOWER: "not lower", LOWER: "lower", UNDECIDED: "undecided"}
 
 
@@ -28,7 +28,7 @@ def compare_two(
 ) -> tuple[JsonObject, list[str]]:
     """Compare two candidates on the cases in which both have a score.
 
-    A case without a valid verdict on both is left out and counted. The gate stays undecided if there are too many of them.
+    A case without a score of both is left out and counted. The gate stays undecided if there are too many of them.
 
     Args:
         notes: those on the files.
@@ -59,9 +59,7 @@ def compare_two(
     notes = [*notes, *cases.note_on_clusters]
     if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
-        notes.append(
-            f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"
-        )
+        notes.append(f"undecided: more than {MOST_INVALID:.0%} of the cases have no score of both")
     elif result.status == UNDECIDED and result.mean is not None:
         many = "no number of" if result.needed is None else f"about {result.needed:,}"
         notes.append(
@@ -72,13 +70,14 @@ def compare_two(
         notes.append(
             f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
         )
+    own = "checklist" if row.judge.on_criteria else "whole"
     record = {
         "new": new,
         "old": old,
         "judge": row.judge.name,
         "settings": row.judge.settings,
         "by": by,
-        "scores": "whole" if row.expected is None else "expected",
+        "scores": own if row.expected is None else "expected",
         "result": RESULTS[result.status],
         **asdict(result),
         "invalid": invalid,

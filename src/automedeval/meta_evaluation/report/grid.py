@@ -53,7 +53,9 @@ def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
 
 def marks_of(judge: VerdictTable) -> Arrays:
     """Return mark → whether each response has it by a judge: bool [responses]."""
-    valid, due = judge.valid_by_response
+    # Without positive points a response whose criteria were read has no score.
+    is_said = judge.is_valid[judge.panel.group] if judge.on_criteria else is_known(judge.best)
+    valid, due = judge.valid_by_response(is_said)
     return {
         "differs": np.array([bool(marks) for marks in _marks_by_response(judge)], bool),
         "empty": judge.cases.empty,
@@ -234,8 +236,9 @@ def _scores(judges: Judges) -> Arrays:
 
 def _known(scores: Mapping[str, ndarray], place: int) -> list[tuple[str, float]]:
     """Return those scores that a response has, with their names."""
-    there = (name for name, values in scores.items() if is_known(values[place]))
-    return [(name, float(scores[name][place])) for name in there]
+    return [
+        (name, float(values[place])) for name, values in scores.items() if is_known(values[place])
+    ]
 
 
 def _criteria(cases: Cases, met: Mapping[str, ndarray], place: int) -> list[tuple]:

@@ -238,8 +238,7 @@ def _read_given(
             if not judge.given[rated].any():
                 raise RecordError(f"--ratings: no rated case has a verdict of {judge.name}")
     others = _read_others(files, cases, judges, notes)
-    unrated = int(is_unrated.sum())
-    return Given(rows, main, contrasts, teacher, people, labels, unrated, others)
+    return Given(rows, main, contrasts, teacher, people, labels, int(is_unrated.sum()), others)
 
 
 def _read_others(files: Files, cases: Cases, judges: Judges, notes: list[str]) -> dict[type, Any]:

@@ -93,9 +93,16 @@ def first_lines(said: Said) -> list[str]:
 
 def alert(result: JsonObject, main: MainJudge, scale: Scale) -> str:
     """Say which answers a person must read before anything else; "" where nothing points at one."""
-    dropped = {name: figures["dropped"] for name, figures in compared(result).items()}
-    counts = {"dropped": dropped, "drop": drop_on(scale), "worst": result["worst_rated"]}
-    return " ".join(say("alert", known=main.known, harmful=harmful(main.known.harm), **counts))
+    return " ".join(
+        say(
+            "alert",
+            known=main.known,
+            harmful=harmful(main.known.harm),
+            dropped={name: figures["dropped"] for name, figures in compared(result).items()},
+            drop=drop_on(scale),
+            worst=result["worst_rated"],
+        )
+    )
 
 
 def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
@@ -138,7 +145,7 @@ def answer(result: JsonObject, main: MainJudge) -> dict[str, str]:
     if compared(result) and has_scores:
         first += " This and the ranks count pairs won; the headline compares mean scores."
     facts = {what: first} | facts_of(main.known)
-    judges = len(real_judges(result))
+    judges = len({judge["name"] for judge in real_judges(result).values()})
     others = f" (of {judges} judges; --main_judge names another)" if judges > 1 else ""
     facts["Judge"] = f"{main.name}, with the rubric {main.record['rubric']}{others}."
     if main.record["spent"]:

@@ -48,22 +48,27 @@ Values = dict[int, float]  # index of a response in its case → value
 Scores = Sequence[float | None] | Values | None
 
 
-def own_scores(verdict: Verdict, models: Sequence[str], rubric: Rubric | None) -> Scores:
+def own_scores(
+    verdict: Verdict, models: Sequence[str], rubric: Rubric | None, only_on: str | None = None
+) -> Scores:
     """Return a verdict's whole scores; without these the shares of criteria won, or a likelihood judge's numbers.
 
     Args:
         models: the models of the case, in its order.
         rubric: the rubric of a pairwise judge; it has the criteria of which a choice means the worse response.
+        only_on: of a pairwise judge the one criterion whose choices count.
     """
-    if not verdict.choices:
+    given = (verdict.choices or {}).items()
+    choices = {name: choice for name, choice in given if only_on in (None, name)}
+    if not choices:
         return verdict.scores or verdict.expected_scores
-    worse = set(verdict.choices) - rubric.better if rubric else set()
+    worse = set(choices) - rubric.better if rubric else set()
     total = dict.fromkeys(verdict.order, 0.0)
-    for criterion, choice in verdict.choices.items():
+    for criterion, choice in choices.items():
         for index in verdict.order:
             share = 0.5 if choice in CHOICES[2:] else float(choice == models[index])
             total[index] += 1 - share if criterion in worse else share
-    return {index: value / len(verdict.choices) for index, value in total.items()}
+    return {index: value / len(choices) for index, value in total.items()}
 
 
 def own_values(verdict: Verdict, rubric: Rubric | None) -> Values:
@@ -97,8 +102,7 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
     (shown,) = verdict.order
     case = cases.case(verdict.case_id)
     scores: list[Any] = [None] * len(case.responses)
-    points = [criterion.points for criterion in case.criteria]
-    scores[shown] = checklist_score(points, met).score
+    scores[shown] = checklist_score([criterion.points for criterion in case.criteria], met).score
     return replace(verdict, scores=tuple(scores))
 
 
@@ -264,15 +268,19 @@ class VerdictTable:
         """The expected scores: float [entries]."""
         return self.column(attrgetter("expected_scores"))
 
+    def own_on(self, criterion: str | None) -> ndarray:
+        """Return the values that the judge itself gave, by all choices or those on one criterion: float [entries]."""
+
+        def own_of(verdict: Verdict) -> Scores:
+            case = self.cases.case(verdict.case_id)
+            return own_scores(verdict, case.models, self.rubric, criterion)
+
+        return self.column(own_of)
+
     @cached_property
     def own(self) -> ndarray:
         """The values that the judge itself gave (see `own_scores`): float [entries]."""
-        cases = self.cases
-
-        def own_of(verdict: Verdict) -> Scores:
-            return own_scores(verdict, cases.case(verdict.case_id).models, self.rubric)
-
-        return self.column(own_of)
+        return self.own_on(None)
 
     @property
     def best(self) -> ndarray:
@@ -400,8 +408,7 @@ class VerdictTable:
 
     def _asked(self, kind: ndarray, case: ndarray, shown: ndarray) -> ndarray:
         """Return whether the judge was asked about what is of such a kind, int, of such a case and shown in some verdict."""
-        there = kind[(self.given > 0)[case]]
-        return ~np.isin(kind, np.setdiff1d(there, kind[shown]))
+        return ~np.isin(kind, np.setdiff1d(kind[(self.given > 0)[case]], kind[shown]))
 
     def shown(self, which: ndarray | None = None) -> ndarray:
         """Return whether any verdict, or any of these (bool [verdicts]), shows each response: bool [responses]."""
@@ -453,15 +460,13 @@ class VerdictTable:
         absent = [np.bincount(panel.case, missing, panel.cases) for missing in self.missing]
         return self.given + sum(responses > 0 for responses in absent)
 
-    @cached_property
-    def valid_by_response(self) -> tuple[ndarray, ndarray]:
-        """The valid verdicts that say something of each response, and the verdicts due on it: two float [responses].
+    def valid_by_response(self, is_said: ndarray) -> tuple[ndarray, ndarray]:
+        """Return the verdicts that say something of each response, bool [entries], and those due on it: two float [responses].
 
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
         count = self.cases.responses
         missing = self.missing.sum(axis=0)
-        is_said = self.is_valid[self.panel.group] if self.on_criteria else is_known(self.best)
         valid = np.bincount(self.response, is_said, count)
         due = np.bincount(self.response, minlength=count).astype(float)
         for response in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
@@ -562,8 +567,7 @@ class Row:
         first, second = panel.pairs
         count = self.judge.cases.responses
         values = np.bincount(first, won, count) - np.bincount(second, won, count)
-        judged = panel.per_case(is_known(self.relations)) > 0
-        return only(values, judged[panel.case])
+        return only(values, (panel.per_case(is_known(self.relations)) > 0)[panel.case])
 
     @cached_property
     def gaps(self) -> ndarray:
