@@ -13,10 +13,10 @@ from pathlib import Path
 LIMITS = {
     "src, nodes": 127_600,
     "tests, nodes": 141_600,
-    "recipes, nodes": 9_350,
+    "recipes, nodes": 9_330,
     "benchmarks, nodes": 14_300,
-    "src, nodes a statement": 6.9,
-    "tests, nodes a statement": 7.4,
+    "src, nodes a statement": 6.8,
+    "tests, nodes a statement": 7.2,
     "lines above 100 columns": 2_650,
     "docs/*.md, bytes": 100_000,
     "YAML and Jinja in src, bytes": 160_000,
