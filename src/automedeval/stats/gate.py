@@ -26,6 +26,8 @@ from automedeval.stats.bootstrap import in_clusters, sums_at
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
 STEPS = 5_000  # to which differences are rounded, of the scale: many unlike ones take long
+FAR = 30  # standard deviations, beyond which a chance is 0 or 1
+MOST = 10**9  # cases that a plan may need
 LEAST = 2  # differences without which there is no bound
 NOT_LOWER, LOWER, UNDECIDED = 0, 3, 4  # exit statuses
 
@@ -94,31 +96,27 @@ def _chance(values: ndarray, extreme: float, cases: float, bound: float) -> floa
     shapes = np.append(counts * cases / len(values), 1.0)
     gaps = np.append(unlike, extreme) - bound
     gaps /= math.sqrt(shapes @ gaps**2)
+    mean = shapes @ gaps  # of that sum, whose standard deviation is 1
+    if abs(mean) > FAR:
+        return float(mean > 0)
 
     def wave(t: float) -> float:
         angle = shapes @ np.arctan(t * gaps)
         damping = shapes @ np.log1p((t * gaps) ** 2) / 2
         return math.sin(angle) * math.exp(-damping) / t
 
-    area, _ = scipy.integrate.quad(wave, 0, np.inf, limit=500)
+    area, _ = scipy.integrate.quad(wave, 0, np.inf, limit=200)
     return 0.5 + area / math.pi
 
 
 def _needed(differences: ndarray, by: float, span: float, share: float) -> int | None:
-    """Return the number of cases that decides with probability `POWER`, if all else is as here."""
-    mean, spread = differences.mean(), differences.std(ddof=1)
-    if abs(mean + by) < 1e-9:
-        return None
-    way = -1 if mean > -by else 1
-
-    reach = way * scipy.special.ndtri(POWER) * spread
+    """Return the number of cases that decides with probability `POWER`, if all else is as here; None above `MOST`."""
+    way = -1 if differences.mean() > -by else 1
+    reach = way * scipy.special.ndtri(POWER) * differences.std(ddof=1)
 
     def decides(cases: int) -> bool:
         worst = differences + reach / math.sqrt(cases)  # of the draws that decide
         return _chance(way * worst, span, share * cases, -way * by) < 1 - LEVEL
 
-    count = len(differences)
-    for power in range(1, 40):
-        if decides(most := count << power):
-            return bisect_left(range(most), True, lo=count + 1, key=decides)
-    return None
+    needed = bisect_left(range(MOST), True, lo=len(differences) + 1, key=decides)
+    return needed if needed < MOST else None
