@@ -33,21 +33,23 @@ def settings_alike(judge: BaseJudge, folder: Path, again: bool) -> list[str]:
     They are the smaller ones of earlier runs to ask `again` what these cut off, and from then on
     all. RecordError, to ask again: no smaller one, or a judge that writes nothing.
     """
-    runs = [run_arguments(file) for file in folder.glob("run-*.json")]
-    if not again and not any(run.get("again") for run in runs):
+    runs = {file.stem: run_arguments(file) for file in folder.glob("run-*.json")}
+    asked_again = {stem for stem, run in runs.items() if run.get("again")}
+    if not again and not asked_again:
         return []
     if not isinstance(judge, Judge):
         if again:
             raise RecordError(f"--again cut: {judge.name} writes no text, which could be cut off")
         return []
     chat: Any = judge.chat
-    limits = {run.get("max_new_tokens", 0) for run in runs}
+    limits = {run.get("max_new_tokens", 0) for run in runs.values()}
     if again:
         limits = {limit for limit in limits if limit < chat.max_new_tokens}
         if not limits:
             raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
     others = [replace(judge, chat=replace(chat, max_new_tokens=limit)) for limit in limits]
-    return [other.fingerprint for other in others]
+    alike = [other.fingerprint for other in others]
+    return alike if again or asked_again & {f"run-{each}" for each in alike} else []
 
 
 def judge_missing(

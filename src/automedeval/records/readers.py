@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
@@ -142,7 +143,7 @@ def named_file(text: str) -> tuple[str, str]:
 
 def located(path: str | Path) -> str | Path:
     """Return a path; of "sample" and "two_bots", where no such file is there, the packaged file's."""
-    return path if Path(path).exists() else PACKAGED.get(str(path), path)
+    return path if os.path.exists(path) else PACKAGED.get(str(path), path)
 
 
 def is_one_of(path: str | Path, others: Iterable[str | Path]) -> bool:

@@ -19,9 +19,8 @@ RUBRICS = {"automedeval@1": read_rubric("automedeval")}
 MET = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}  # percent, section 3.1
 
 
-def verdict(case: Case, teacher: str, number: int) -> Verdict:
-    """Of seven cases one has a strong verdict of low quality, three others a weak one: each has a high one."""
-    quality = "low" if number % 7 in ({0} if teacher == "strong" else {1, 2, 3}) else "high"
+def verdict(case: Case, teacher: str, is_low: bool) -> Verdict:
+    quality = "low" if is_low else "high"
     return verdict_of(case, (1, 2), f"judge-{teacher}", teacher=teacher, quality=quality)
 
 
@@ -36,7 +35,7 @@ def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> Instr
 def test_verification_and_assignment_give_the_papers_counts(tmp_path):
     cases = [case_of(number, MODELS[:2]) for number in range(9874)]
     write(tmp_path / "cases.jsonl", cases)
-    strong = [verdict(case, "strong", number) for number, case in enumerate(cases)]
+    strong = [verdict(case, "strong", number % 7 == 0) for number, case in enumerate(cases)]
     verdicts = [str(write(tmp_path / "strong.jsonl", strong))]
     ratings = str(write(tmp_path / "ratings.jsonl", checks(strong)))
 
@@ -49,7 +48,10 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path):
             for line in first.arithmetic
         )
 
-    weak = [verdict(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
+    weak = []
+    for number, found in enumerate(first.verdicts.values()):
+        is_low = found.quality == "high" and number % 2 == 0  # each case has a high one
+        weak.append(verdict(first.cases[found.case_id], "weak", is_low))
     verdicts.append(str(write(tmp_path / "weak.jsonl", weak)))
     data = verified(tmp_path, "plan.yaml", verdicts, ratings)
     found = assign(data.plan, {key: verdict.quality for key, verdict in data.verdicts.items()})

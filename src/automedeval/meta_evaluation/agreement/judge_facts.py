@@ -151,14 +151,14 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
     steps = [f"Rate {several(unrated, 'unrated case')}."] if unrated > 0 else []
-    run = _run_of(judge)
-    columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
-    # An audit asks, and has no books; it is of a judge before its calibration.
     if judge.judge.startswith("recording:"):
         return [*steps, "A recording cannot be audited: it has no answers to changed cases."]
+    run = _run_of(judge)
+    # An audit asks, and has no books; it is of a judge before its calibration.
     is_audited = audited or judge.judge.endswith(", calibrated")
     if is_audited or judge.in_words or run.get("batch_file") or run.get("evidence"):
         return steps
+    columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
     own = None
     if not run and not without_scale(judge.rubric_name):
         own = judge.rubric.place if judge.rubric else "RUBRIC.yaml"
@@ -179,7 +179,7 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
 
 def _run_of(judge: VerdictTable) -> JsonObject:
     """Return the arguments of the run that gave the verdicts; empty where its record is not beside them."""
-    return run_arguments(judge.file.with_name(f"run-{judge.settings}.json")) if judge.file else {}
+    return run_arguments(judge.file.parent / f"run-{judge.settings}.json") if judge.file else {}
 
 
 def record_of(row: Row) -> JsonObject:

@@ -59,7 +59,7 @@ def read_verdicts(
         placed = placed_verdicts([file], {case.id: case for case in cases.records})
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:
-                run = run_arguments(file.with_name(f"run-{verdict.settings}.json"))
+                run = run_arguments(file.parent / f"run-{verdict.settings}.json")
                 places = (rubric, verdict.rubric.partition("@")[0], run.get("rubric"))
                 rubrics[verdict.rubric] = _rubric(verdict.rubric, places, notes)
             case = cases.case(verdict.case_id)

@@ -85,7 +85,7 @@ def placed_ratings(
         layout = _layout_of([row for _, row in rows], rated.models)
     ratings = []
     scores = defaultdict[str, set[float]](set)  # by criterion
-    by_rater = defaultdict[tuple[str, str], list[float]](list)
+    by_rater = defaultdict[str, list[float]](list)
     for (place, row), column in product(rows, layout.scores):
         with errors_at(place):
             rating = layout.rating(row, column, rated)
@@ -95,7 +95,7 @@ def placed_ratings(
         else:
             ratings.append((place, rating))
             scores[rating.criterion].add(rating.score)
-            by_rater[rating.criterion, rating.annotator].append(rating.score)
+            by_rater[rating.annotator].append(rating.score)
     notes = layout.notes
     doubt = _unlike(scores) or _unlike(by_rater, MANY, "one rater")
     if scale:

@@ -16,6 +16,8 @@ from automedeval.records import RecordError, errors_at, read_json
 from automedeval.records.hub_names import hub_name
 from automedeval.records.templates import environment
 from automedeval.records.types import JsonObject, take
+from automedeval.rubrics import read_rubric
+from automedeval.rubrics.published import PACKAGED, own_rubric
 from automedeval.study.publishing.paths import short_path
 
 
@@ -60,7 +62,7 @@ def fill_card(
     is_own = True  # the rubric of the figures
     if records:
         line, measured = next(iter(records.items()))
-        is_own = measured["rubric"] in (record["rubrics"] or [measured["rubric"]])
+        is_own = measured["rubric"] == read_rubric(own_rubric(checkpoint) or PACKAGED).name
         known |= credit_of(result, line)
         judge = profile(line, measured, harm=result.get("harm", {}), **known)
     people = result.get("people") or {}
