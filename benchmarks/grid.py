@@ -96,7 +96,7 @@ def main() -> None:
         options = ["--headless", "--no-sandbox", "--disable-gpu"]
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
         peak(report, folder / "log")
-        visit(browser, folder / "report" / "report.html", args, "report", results)
+        visit(browser, folder / "report/report.html", args, "report", results)
         browser.close()
     results.note(
         f"{args.cases:,} cases of three responses; medians of {args.visits} visits, chromium without a GPU."

@@ -113,13 +113,13 @@ def measure(
 
 def main() -> None:
     data = os.environ.get("AUTOMEDEVAL_DATA")
-    files = [ROOT / "src" / "automedeval" / "sample" / "test_cases.jsonl"]
+    files = [ROOT / "src/automedeval/sample/test_cases.jsonl"]
     files += [Path(data, "feedbackqa_cdc_valid", "cases.jsonl")] if data else []
     parser = arguments(__doc__)
     add = parser.add_argument
     add(
         "--model",
-        default=str(ROOT / "models" / "SmolLM2-135M-Instruct"),
+        default=str(ROOT / "models/SmolLM2-135M-Instruct"),
         help="checkpoint folder (%(default)s)",
     )
     add(

@@ -119,7 +119,7 @@ def main() -> None:
     add = parser.add_argument
     add(
         "--encoder",
-        default=str(ROOT / "models" / "all-MiniLM-L6-v2"),
+        default=str(ROOT / "models/all-MiniLM-L6-v2"),
         help="(default: %(default)s)",
     )
     add(

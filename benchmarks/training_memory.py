@@ -22,7 +22,7 @@ import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ROOT = Path(__file__).parents[1]
-RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
+RUN = ROOT / "recipes/runs/automedeval-13b"
 HOST_GPUS = 8
 UPDATE = 128  # rows of an update
 # what the config.json of LLaMA-13B says; the tokenizer's size included

@@ -28,7 +28,7 @@ def clock() -> Clock:
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     """Return the place of a database that is not there yet, nor its folder."""
-    return str(tmp_path / "answers" / "ward.sqlite")
+    return str(tmp_path / "answers/ward.sqlite")
 
 
 @pytest.fixture

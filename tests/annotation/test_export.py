@@ -75,7 +75,7 @@ def test_an_earlier_export_does_not_outlive_its_answers(tmp_path, open_stores):
     store = open_stores(a_study(tmp_path, rate={"judges": []}))
     finish(store, store.next("ann"))
     write_export(store, tmp_path / "out")
-    assert (tmp_path / "out" / "ratings.jsonl").exists()
+    assert (tmp_path / "out/ratings.jsonl").exists()
     store.undo("ann")
     written = write_export(store, tmp_path / "out")
     assert written == {"history.jsonl": 3}
@@ -186,7 +186,7 @@ def test_report_reads_what_two_physicians_answered(tmp_path, open_stores, monkey
     names = ("ratings", "verdict_ratings", "preferences")
     ratings = [tmp_path / "out" / f"{name}.jsonl" for name in names]
     succeeded(run_recipe("report", *files, *options, "--ratings", *ratings))
-    report = read_json(tmp_path / "report" / "agreement.json")
+    report = read_json(tmp_path / "report/agreement.json")
     rated = {(line["case_id"], line["model"]) for line in read(ratings[0])}
     assert report["cases"]["rated_responses"] == len(rated)
     counted = 0
@@ -247,10 +247,10 @@ def test_the_report_reads_how_harmful_the_answers_are(tmp_path):
             someone = physician(store, name)
             someone.post(someone.place(), **someone.fill() | moderate)
         write_export(store, tmp_path / "export")
-    ratings = tmp_path / "export" / "harm.jsonl"
+    ratings = tmp_path / "export/harm.jsonl"
     files = flags(ratings=ratings, cases=tmp_path / "cases.jsonl", output=tmp_path / "report")
     succeeded(run_recipe("report", *files))
-    people = read_json(tmp_path / "report" / "harm.json")["people"]
+    people = read_json(tmp_path / "report/harm.json")["people"]
     assert people["names"] == ["physician-2", "physician-3"]
     assert people["kappa"]["n"] == 3
     (case,) = read(tmp_path / "cases.jsonl")

@@ -28,13 +28,13 @@ def round_1(tmp_path_factory):
 
 
 def jury_of(lessons) -> dict[str, str]:
-    return {"queue": str(lessons.folder / "round1.discussion" / "jury.jsonl")}
+    return {"queue": str(lessons.folder / "round1.discussion/jury.jsonl")}
 
 
 def copied(lessons, folder: Path) -> dict[str, str]:
     """Copy what the jury is shown into a folder, where a test may change it."""
     shutil.copytree(lessons.folder / "round1.discussion", folder / "queue")
-    return {"queue": str(folder / "queue" / "jury.jsonl")}
+    return {"queue": str(folder / "queue/jury.jsonl")}
 
 
 def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from programs import ROOT, succeeded
 
-SCRIPT = ROOT / "benchmarks" / "annotation_load.py"
+SCRIPT = ROOT / "benchmarks/annotation_load.py"
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_two_chiefs_verify_9874_verdicts(opened):
 
 
 def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place):
-    store = opened("annotate_calibration", cases=str(place / "responses" / "test" / "cases.jsonl"))
+    store = opened("annotate_calibration", cases=str(place / "responses/test/cases.jsonl"))
     assert asked_of(store) == {("rate", 1, ()): 1130}
 
 
@@ -97,7 +97,7 @@ def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(
     before = compared()
     assert len(set(before)) == 87
     assert "case-7" not in before, "it has one verdict alone"
-    lines = (place / "responses" / "test" / "cases.jsonl").read_text().splitlines(keepends=True)
+    lines = (place / "responses/test/cases.jsonl").read_text().splitlines(keepends=True)
     random.Random(5).shuffle(lines)
     (tmp_path / "turned.jsonl").write_text("".join(lines))
     assert set(compared(cases=str(tmp_path / "turned.jsonl"))) == set(before)

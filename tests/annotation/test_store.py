@@ -152,7 +152,7 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
 def test_a_database_that_cannot_be_opened_is_one_line(tmp_path):
     study = a_study(tmp_path)
     (tmp_path / "text").write_text("no database " * 100)
-    for wrong in (tmp_path, tmp_path / "text", tmp_path / "text" / "inside.sqlite"):
+    for wrong in (tmp_path, tmp_path / "text", tmp_path / "text/inside.sqlite"):
         with refused(f"{tmp_path}/study.yaml: database: ", "cannot be opened: "):
             Store(replace(study, database=str(wrong)))
     assert (tmp_path / "text").read_text() == "no database " * 100

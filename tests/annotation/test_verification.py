@@ -14,7 +14,7 @@ from automedeval.annotation.validation import Invalid
 
 DOCTORS = ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2")
 PEOPLE = {name: name.partition("-")[0] for name in DOCTORS}
-PAPER = ROOT / "recipes" / "runs" / "automedeval-13b"
+PAPER = ROOT / "recipes/runs/automedeval-13b"
 
 
 def write_verification(folder: Path, built: BuildStudy) -> Path:
@@ -36,7 +36,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
                 no = noes.get((task.item.case_id, name))
                 send(store, task, {"scores": {asked: int(asked != no) for asked in ASKED}})
     succeeded(run_recipe("annotate", "--study", file, "--export", tmp_path / "ratings"))
-    lines = read(tmp_path / "ratings" / "verdict_ratings.jsonl")
+    lines = read(tmp_path / "ratings/verdict_ratings.jsonl")
     assert len(lines) == 24 * 5 * 3
     said_no = [line for line in lines if line["score"] == 0]
     assert {(line["case_id"], line["annotator"]): line["criterion"] for line in said_no} == noes
@@ -44,7 +44,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     # The rule is the one of the paper's plan.
     rule = read_yaml(PAPER / "plan.yaml")["failed_criteria"]
     built.plan = built.plan | {"failed_criteria": rule}
-    ratings = tmp_path / "ratings" / "verdict_ratings.jsonl"
+    ratings = tmp_path / "ratings/verdict_ratings.jsonl"
     done = succeeded(built.build(verdict_ratings=ratings))
     for criterion in ASKED:
         assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout

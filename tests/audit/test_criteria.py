@@ -79,7 +79,7 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     assert processes_of(tmp_path / "out") == 2
     assert done.stdout.count("audit.html") == 1, "one process speaks for both"
     assert not list(tmp_path.rglob("*.part*"))
-    again = flags(cases=tmp_path / "out" / "changed.jsonl", output=tmp_path / "again")
+    again = flags(cases=tmp_path / "out/changed.jsonl", output=tmp_path / "again")
     succeeded(run_command("judge", *model, *again))
     audited = met_in(tmp_path / "out/changed")
     judged = met_in(tmp_path / "again")

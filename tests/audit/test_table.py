@@ -156,7 +156,7 @@ def test_the_command_catches_the_biased_judge(audits):
     assert "note: patient, sex: 1 of 12 cases left out: 1 (the medicine may" in done.stdout
     changed = {case["id"]: case for case in read(folder / "changed.jsonl")}
     means = {"woman.": {}, "man.": {}}  # by case
-    for verdict in read(folder / "changed" / "verdicts.jsonl"):
+    for verdict in read(folder / "changed/verdicts.jsonl"):
         case = changed[verdict["case_id"]]
         note = case["audit"]
         if note["kind"].startswith("sex"):

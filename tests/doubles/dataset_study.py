@@ -20,7 +20,7 @@ from automedeval.records import Case, Response, Verdict
 
 SYLLABLES = ("ka", "lo", "mi", "nu", "pe"), ("ra", "so", "ti", "vu"), ("x", "ll", "m")
 WORDS = list(map("".join, product(*SYLLABLES)))
-OF_CURRICULUM = rows_of(str(ROOT / "tests" / "dataset" / "test_curriculum.py"))
+OF_CURRICULUM = rows_of(str(ROOT / "tests/dataset/test_curriculum.py"))
 PLAN = OF_CURRICULUM["simple"] | {"test": {"take": 4, "teacher": "strong"}}
 
 

@@ -20,7 +20,7 @@ from doubles.local_server import LocalServer
 from factories import Json
 from tables import rows_of
 
-REFUSALS = rows_of(str(Path(__file__).parents[1] / "models" / "test_endpoint.py"))[
+REFUSALS = rows_of(str(Path(__file__).parents[1] / "models/test_endpoint.py"))[
     "refusals of a parameter"
 ]
 

@@ -10,7 +10,7 @@ from programs import ROOT
 from automedeval.records import Rating, Verdict
 from automedeval.rubrics import Rubric, read_rubric
 
-FEEDBACK = read_rubric(ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml")
+FEEDBACK = read_rubric(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")
 
 
 def verdict_of(

@@ -32,7 +32,7 @@ def trained(model: Path, folder: Path, **changes: Any) -> Path:
     shutil.copytree(model, folder)
     record = RECORD | {"history": [vars(stage_of("stage1"))], "finished": True} | changes
     (folder / "training").mkdir()
-    (folder / "training" / "record.json").write_text(json.dumps(record))
+    (folder / "training/record.json").write_text(json.dumps(record))
     write_card(folder, record)
     return folder
 
@@ -47,7 +47,7 @@ def with_rubric(folder: Path, name: str) -> Path:
 
 def written_of(folder: Path, **about: str | None) -> dict[str, bytes]:
     """Return what recipes/publish.py writes for the repository of a checkpoint."""
-    recipe = runpy.run_path(str(ROOT / "recipes" / "publish.py"))
+    recipe = runpy.run_path(str(ROOT / "recipes/publish.py"))
     args = recipe["PublishArguments"]("model", "org/judge", str(folder))
     more = {"license": "apache-2.0", "base_model": "some-org/base"} | about
     return recipe["written"](folder, args, recipe["CardArguments"](**more))

@@ -36,7 +36,7 @@ def harness_python() -> Path:
     """
     if named := os.environ.get(GIVEN):
         return Path(named)
-    python = PLACE / "bin" / "python"
+    python = PLACE / "bin/python"
     stamp = PLACE / "installed"
     wanted = digest([REQUIREMENTS.read_text(encoding="utf-8"), sys.version, sys.prefix])
     with FileLock(f"{PLACE}.lock"):
@@ -104,4 +104,4 @@ def helm_runs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFact
     folder = Path(os.environ.get(LOGS) or tmp_path_factory.mktemp("logs")) / "helm"
     if not list(folder.glob("runs/suite/apart/*")):
         harness("python", Path(__file__).with_name("make_helm_logs.py"), folder)
-    return folder / "runs" / "suite"
+    return folder / "runs/suite"

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 GIVEN = yaml.safe_load(
-    (Path(__file__).parents[1] / "data" / "harness" / "make_logs.yaml").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "data/harness/make_logs.yaml").read_text(encoding="utf-8")
 )
 QUESTIONS = GIVEN["questions"]
 
@@ -30,9 +30,7 @@ def lm_eval_log(folder: Path) -> None:
     )
     (folder / "tasks").mkdir()
     task = GIVEN["medtext"] | {"dataset_kwargs": {"data_files": {"test": str(data)}}}
-    (folder / "tasks" / "medtext.yaml").write_text(
-        json.dumps(task), encoding="utf-8"
-    )  # JSON is YAML
+    (folder / "tasks/medtext.yaml").write_text(json.dumps(task), encoding="utf-8")  # JSON is YAML
     tracker = EvaluationTracker(output_path=str(folder / "lm_eval"))
     tasks = TaskManager(include_path=str(folder / "tasks"))
     results = simple_evaluate(

@@ -14,7 +14,7 @@ from tables import read_csv
 
 from automedeval.judges.small import PACKAGED
 
-PAGE = (ROOT / "docs" / "harnesses.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/harnesses.md").read_text(encoding="utf-8")
 SECTION = re.search(r"(?s)\n## From a run to a report\n(.*?)\n## ", PAGE)[1]
 
 
@@ -32,22 +32,22 @@ def test_the_path_of_the_documents(harness, tiny_model, tmp_path):
     rows[2]["reference"] = None
     write(tmp_path / "cases.jsonl", rows)
     (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "SmolLM2-135M-Instruct").symlink_to(tiny_model)
+    (tmp_path / "models/SmolLM2-135M-Instruct").symlink_to(tiny_model)
     (tmp_path / "models" / ENCODER.name).symlink_to(ENCODER.resolve())
     (commands,) = blocks(SECTION)
     printed = harness(
         "bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, AUTOMEDEVAL_JUDGE="small"
     )
     assert "cases: 3, with an answer of all 2 models: 3" in printed
-    joined = read(tmp_path / "verdicts" / "both" / "cases.jsonl")
+    joined = read(tmp_path / "verdicts/both/cases.jsonl")
     asked = [{"question": case["question"], "reference": case["reference"]} for case in joined]
     assert asked == rows
-    assert (tmp_path / "reports" / "both" / "report.html").is_file()
+    assert (tmp_path / "reports/both/report.html").is_file()
 
     plain = Plain(PACKAGED)
-    (file,) = (tmp_path / "logs" / "lm_eval").glob("*/samples_*.jsonl")
+    (file,) = (tmp_path / "logs/lm_eval").glob("*/samples_*.jsonl")
     lines = {line["doc_id"]: line["resps"][0][0] for line in read(file)}
-    (log,) = (tmp_path / "logs" / "inspect").glob("*.eval")
+    (log,) = (tmp_path / "logs/inspect").glob("*.eval")
     samples = json.loads(harness("inspect", "log", "dump", log))["samples"]
     answers = {sample["input"]: sample["output"]["completion"] for sample in samples}
     scores = {}
@@ -74,10 +74,10 @@ def test_every_other_command_of_the_page(harness, logs, tmp_path):
         harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, **environment)
 
     run(judged)
-    assert (tmp_path / "reports" / "run" / "report.html").is_file()
-    cases = {case["id"]: case for case in read(tmp_path / "verdicts" / "run" / "cases.jsonl")}
+    assert (tmp_path / "reports/run/report.html").is_file()
+    cases = {case["id"]: case for case in read(tmp_path / "verdicts/run/cases.jsonl")}
     scores = {}
-    for verdict in verdicts_in(tmp_path / "verdicts" / "run"):
+    for verdict in verdicts_in(tmp_path / "verdicts/run"):
         responses = cases[verdict.case_id]["responses"]
         for response, score in zip(responses, verdict.expected_scores, strict=True):
             place = (response["model"], response["harness_id"], response["harness_epoch"])

@@ -26,7 +26,7 @@ TWO = {"id": "one", "question": "cough syrup?", "responses": RESPONSES}
 def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASES) -> list[dict]:
     options = {"judge": f"baseline:{baseline}", "cases": cases, "output": tmp_path / "out"}
     succeeded(judge(*arguments, **options))
-    return read(tmp_path / "out" / "verdicts.jsonl")
+    return read(tmp_path / "out/verdicts.jsonl")
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
@@ -87,8 +87,8 @@ def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_pat
     less = flags(gate="false", edits=1, output=tmp_path / "bm25")
     succeeded(run_recipe(*audit, f"baseline:{BM25}", *less))
     fresh = BaselineJudge(BM25, Collection.of(cases.records))
-    changed = {case.id: case for case in read_cases(tmp_path / "bm25" / "changed.jsonl")}
-    for verdict in read(tmp_path / "bm25" / "changed" / "verdicts.jsonl")[:20]:
+    changed = {case.id: case for case in read_cases(tmp_path / "bm25/changed.jsonl")}
+    for verdict in read(tmp_path / "bm25/changed/verdicts.jsonl")[:20]:
         (whole,) = fresh([changed[verdict["case_id"]]])
         for slot in verdict["order"]:
             assert verdict["expected_scores"][slot] == whole.expected_scores[slot]

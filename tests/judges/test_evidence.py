@@ -117,7 +117,7 @@ def test_numbers_are_compared_with_the_store_and_move_no_score(store, tmp_path):
     done = run_command("report", **files, **options)
     said = "in 1 of 1 answer of a a number differs from the reference or the books: every day instead of once a week."
     assert said in done.stdout
-    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report/report.html").read_text(encoding="utf-8")
     assert "1 case in which a number differs" in page
 
 

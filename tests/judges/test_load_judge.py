@@ -100,7 +100,7 @@ def test_the_small_judge_judges_unless_the_environment_names_another(machine, mo
     cached = machine / "hub" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"
     snapshot = cached / "snapshots" / ("c" * 40)
     for file, text in (
-        (cached / "refs" / "main", snapshot.name),
+        (cached / "refs/main", snapshot.name),
         (snapshot / "model.safetensors", "weights"),
     ):
         file.parent.mkdir(parents=True)
@@ -113,10 +113,10 @@ def test_the_small_judge_judges_unless_the_environment_names_another(machine, mo
 def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(machine / "home"))
-    assert user_models() == machine / "home" / ".cache" / "automedeval" / "models"
+    assert user_models() == machine / "home/.cache/automedeval/models"
     for name in ("XDG_CACHE_HOME", "HF_HOME"):
         monkeypatch.setenv(name, str(machine / name))
-        assert user_models() == machine / name / "automedeval" / "models"
+        assert user_models() == machine / name / "automedeval/models"
 
 
 ROWS = TABLES["rows"]

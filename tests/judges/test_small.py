@@ -79,7 +79,7 @@ def small(trained, tmp_path_factory) -> Path:
 def judged(tmp_path: Path, folder: Path, cases: Path = CASES, limit: int = 4) -> list[dict]:
     options = {"judge": f"small:{folder}", "encoder": ENCODER, "device": "cpu", "limit": limit}
     succeeded(run_recipe("judge", cases=cases, output=tmp_path / "out", **options))
-    return read(tmp_path / "out" / "verdicts.jsonl")
+    return read(tmp_path / "out/verdicts.jsonl")
 
 
 @pytest.mark.parametrize("beside", ["reference", "question"])
@@ -201,12 +201,12 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
     done = succeeded(run_recipe("report", **options))
     said = "Read first: in 2 of 12 answers of bot-v2 a number differs from the reference, "
     assert f"{said}for example 600 mg instead of between 100 and 200 mg." in done.stdout
-    page = (tmp_path / "report" / "report.html").read_text()
+    page = (tmp_path / "report/report.html").read_text()
     assert "2 cases in which a number differs" in page
 
 
 def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response():
-    lists_of = runpy.run_path(str(ROOT / "recipes" / "train_cross_encoder.py"))["lists_of"]
+    lists_of = runpy.run_path(str(ROOT / "recipes/train_cross_encoder.py"))["lists_of"]
     about = "Gout is treated with rest and ice. " * 20
     beside = "Roads are built of stones and tar. " * 20
     texts = (beside + about, "Rest.", "…", "Ice.")

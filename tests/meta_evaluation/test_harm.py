@@ -254,7 +254,7 @@ def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_pa
     options = ROWS["test_constrained_decoding_gives_a_word_to_every_criterion"]
     run_command("judge", cases, judge=tiny_model, output=tmp_path / "v", **options)
     rubric = read_rubric("harm")
-    for line in read(tmp_path / "v" / "verdicts.jsonl"):
+    for line in read(tmp_path / "v/verdicts.jsonl"):
         assert line["valid"] or "excludes degree" in line["error"]
         said = json.loads(line["raw"])["harm"]
         for criterion, odds in zip(rubric.criteria, line["probabilities"], strict=True):
@@ -278,7 +278,7 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path):
     with EndpointDouble(script) as endpoint:
         options = {"base_url": endpoint.url, "rubric": "harm", "output": tmp_path / "v"}
         done = succeeded(run_command("judge", cases, judge="openai:m", **options))
-    verdicts = read(tmp_path / "v" / "verdicts.jsonl")
+    verdicts = read(tmp_path / "v/verdicts.jsonl")
     verdicts.sort(key=lambda line: line["order"])
     _, deadly, _, awful, empty = verdicts
     assert [line["valid"] for line in verdicts] == [True, True, True, False, True]

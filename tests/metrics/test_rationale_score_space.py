@@ -16,7 +16,7 @@ from programs import ROOT, succeeded
 
 pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
 
-SPACE = ROOT / "src" / "automedeval" / "metrics" / "rationale_score"
+SPACE = ROOT / "src/automedeval/metrics/rationale_score"
 CARD = (SPACE / "README.md").read_text(encoding="utf-8")
 PROGRAM = """
 import json, sys

@@ -71,7 +71,7 @@ def test_the_fingerprint_is_of_weights_and_pooling(exact, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(ENCODER, copy)
     assert Encoder(str(copy), device="cpu").fingerprint == exact.fingerprint
-    pooling = copy / "1_Pooling" / "config.json"
+    pooling = copy / "1_Pooling/config.json"
     other = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
     pooling.write_text(json.dumps(read_json(pooling) | other))
     assert Encoder(str(copy), device="cpu").fingerprint != exact.fingerprint
@@ -102,11 +102,11 @@ def test_what_cannot_be_loaded_is_told(tmp_path):
 
 def test_the_papers_encoder_takes_the_first_token_as_simcse_does(tmp_path):
     build_roberta(tmp_path)
-    simcse = ROOT / "recipes" / "runs" / "automedeval-13b" / "simcse"
+    simcse = ROOT / "recipes/runs/automedeval-13b/simcse"
     shutil.copytree(simcse, tmp_path, dirs_exist_ok=True)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     network = AutoModel.from_pretrained(tmp_path).eval()
-    pooling = tmp_path / "1_Pooling" / "config.json"
+    pooling = tmp_path / "1_Pooling/config.json"
     pooling.write_text(pooling.read_text().replace("1024", str(network.config.hidden_size)))
     vectors = Encoder(str(tmp_path), "cpu").encode(WORDS)
     for text, vector in zip(WORDS, vectors, strict=True):

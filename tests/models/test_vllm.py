@@ -18,7 +18,7 @@ from programs import JUDGE, ROOT, needs_judge
 @pytest.mark.skipif(os.environ.get("AUTOMEDEVAL_VLLM") == "none", reason="AUTOMEDEVAL_VLLM is none")
 def test_typed_questions_to_vllm_have_the_answers_of_the_same_weights_here(tmp_path):
     options = "--install_limit 600 --limit 1200 --threads 1 --cases 8 --max_new_tokens 16 --at_once"
-    script = ROOT / "benchmarks" / "serving.py"
+    script = ROOT / "benchmarks/serving.py"
     files = ["--model", JUDGE, "--json", tmp_path / "figures.json"]
     command = [sys.executable, script, *options.split(), *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

@@ -107,13 +107,13 @@ def test_the_store_is_built_searched_and_finds_answers(tmp_path, monkeypatch):
         {"section": "Bones", "text": f"Bone {number} is long, and it bears weight. " * 9}
         for number in range(30)
     ]
-    write(tmp_path / "openstax" / "book.jsonl", bones)
+    write(tmp_path / "openstax/book.jsonl", bones)
     asked = [
         (f"What is illness {number}?", f"Illness {number} is one of the blood.")
         for number in range(9)
     ]
     pairs = [{"question": question, "answer": answer} for question, answer in asked]
-    write(tmp_path / "medquad" / "medquad.jsonl", pairs)
+    write(tmp_path / "medquad/medquad.jsonl", pairs)
     monkeypatch.setenv("AUTOMEDEVAL_DATA", str(tmp_path))
     options = flags(encoder=ENCODER, repeats=1, questions=3, others=3)
     values = measured("knowledge.py", *options, folder=tmp_path)["values"]
@@ -142,9 +142,9 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
 
 
 def test_the_page_is_made_of_the_versioned_results(tmp_path):
-    results = ROOT / "benchmarks" / "results"
+    results = ROOT / "benchmarks/results"
     output = tmp_path / "page.md"
     assert list(results.glob("*.json"))
     words = flags(results=results, output=output)
-    subprocess.run([sys.executable, ROOT / "benchmarks" / "page.py", *words], check=True)
-    assert (ROOT / "docs" / "performance.md").read_text("utf-8") == output.read_text("utf-8")
+    subprocess.run([sys.executable, ROOT / "benchmarks/page.py", *words], check=True)
+    assert (ROOT / "docs/performance.md").read_text("utf-8") == output.read_text("utf-8")

@@ -172,7 +172,7 @@ def test_the_commands_show_right_examples():
 
 
 def test_the_runs_name_their_command_and_known_keys():
-    files = sorted((ROOT / "recipes" / "runs").glob("*/*.yaml"))
+    files = sorted((ROOT / "recipes/runs").glob("*/*.yaml"))
     runs = [file for file in files if "--config" in file.read_text().splitlines()[0]]
     assert runs
     texts = "\n".join(path.read_text() for path in [*runs, *map(ROOT.joinpath, DOCUMENTS)])

@@ -40,7 +40,7 @@ def new_machine(wheel, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """Return a home whose `venv` holds the wheel, and its environment."""
     home = tmp_path_factory.mktemp("user")
     venv.create(home / "venv", with_pip=False, symlinks=True)
-    (packages,) = (home / "venv" / "lib").glob("python*/site-packages")
+    (packages,) = (home / "venv/lib").glob("python*/site-packages")
     (packages / "wheel.pth").write_text("\n".join(unpack(wheel, home / "wheel")))
     environment = {
         name: value
@@ -78,8 +78,8 @@ def test_the_commands_of_the_readme_work_everywhere(place, new_machine, tiny_mod
     home, given = new_machine
     browser = f"{sys.executable} -c pass %s"
     environment = given | {"OPENAI_API_KEY": "none", "BROWSER": browser}
-    python = home / "venv" / "bin" / "python"
-    models = home / "cache" / "automedeval" / "models"
+    python = home / "venv/bin/python"
+    models = home / "cache/automedeval/models"
     folder = tmp_path / place
     folder.mkdir()
     if place == "clone":
@@ -96,7 +96,7 @@ def test_the_commands_of_the_readme_work_everywhere(place, new_machine, tiny_mod
     cases = [case(number) for number in range(12)]
     write(folder / "my_cases.jsonl", cases)
     write(folder / "my_ratings.jsonl", rate(cases))
-    write(folder / "verdicts" / "mine" / "verdicts.jsonl", verdicts_of(cases, "x"))
+    write(folder / "verdicts/mine/verdicts.jsonl", verdicts_of(cases, "x"))
     write_table(folder / "my_answers.csv", cases[:2])
     for version in ("old", "new"):
         answers = [["What is gout?", f"A {version} pain."]]
@@ -116,7 +116,7 @@ def test_the_commands_of_the_readme_work_everywhere(place, new_machine, tiny_mod
     made = (f"sample-{judge}", "my_answers-SmolLM2-135M-Instruct", "my_answers-openai-served")
     files = [folder / "verdicts" / name / "verdicts.jsonl" for name in made]
     assert [len(read(file)) for file in files] == [30, 2, 2]
-    assert (folder / "reports" / "mine" / "report.html").is_file()
+    assert (folder / "reports/mine/report.html").is_file()
 
 
 def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_ratings(
@@ -170,7 +170,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
 
 @each_row("size, gpu, name")
 def test_doctor_names_the_language_model_of_the_table_for_this_memory(size, gpu, name):
-    text = (ROOT / "docs" / "judge.md").read_text("utf-8")
+    text = (ROOT / "docs/judge.md").read_text("utf-8")
     assert name in fitting(size, gpu)
     assert ("no better than chance" in fitting(size, gpu)) == (name == "1.5B")
     assert name in text.partition("### Which model on which machine")[2]

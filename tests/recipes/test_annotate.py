@@ -89,7 +89,7 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path):
         with httpx.Client(base_url=address, cookies=someone.client.cookies) as client:
             assert "Rate the verdict" in client.get("/tasks/1").text
     exported = succeeded(annotate(study=study, export=tmp_path / "export"))
-    assert (tmp_path / "export" / "ratings.jsonl").read_text().count("\n") == 9
+    assert (tmp_path / "export/ratings.jsonl").read_text().count("\n") == 9
     assert "9 lines" in exported.stdout
 
 

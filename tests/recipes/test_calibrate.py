@@ -22,7 +22,7 @@ class Study:
     """Twenty rated cases, five to put on the scale, and the command on them."""
 
     def __init__(self, folder: Path):
-        self.rated = folder / "rated" / "verdicts.jsonl"
+        self.rated = folder / "rated/verdicts.jsonl"
         self.file = folder / "verdicts.jsonl"
         self.out = folder / "out"
         verdicts = study(25)
@@ -185,7 +185,7 @@ def test_one_file_of_rated_and_other_cases_is_enough(args, tmp_path):
 def test_nothing_but_an_earlier_calibration_is_written_over(args, tmp_path):
     succeeded(args.calibrate())
     succeeded(args.calibrate())  # its own
-    other = write(tmp_path / "other" / "verdicts.jsonl", study(3))
+    other = write(tmp_path / "other/verdicts.jsonl", study(3))
     for file, error in (
         (args.rated, "its verdicts.jsonl is an input"),
         (other, "was not written by a calibration"),

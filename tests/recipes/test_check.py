@@ -114,8 +114,8 @@ def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path)
     about = "How much of it for an adult?,Take 400 mg."
     table.write_text(f"{head}{about},a,Take 400 mg.\n{about},b,Take 5 g.\n")
     succeeded(check(table, tmp_path / "out"))
-    assert [row["row"] for row in read_csv(tmp_path / "out" / "claims.csv")] == ["2"]
-    assert "row 2" in (tmp_path / "out" / "check.html").read_text()
+    assert [row["row"] for row in read_csv(tmp_path / "out/claims.csv")] == ["2"]
+    assert "row 2" in (tmp_path / "out/check.html").read_text()
 
 
 def test_a_safe_answer_that_warns_of_a_dose_is_not_marked(tmp_path):
@@ -147,7 +147,7 @@ def test_books_are_compared_where_a_passage_is_near(tmp_path):
     marks = marked(tmp_path / "out")
     by_book = ["every day", "once a week", 7.0]
     assert list(marks.values()) == [[by_book], [["50 mg", "5 mg", 10.0], by_book]]
-    *_, claim = read(tmp_path / "out" / "claims.jsonl")
+    *_, claim = read(tmp_path / "out/claims.jsonl")
     assert [mark["source"] for mark in claim["differs"]] == ["reference", "Drugs"]
 
 
@@ -156,4 +156,4 @@ def test_bad_input_gets_one_line(more, said, tmp_path):
     cases = CASES if more else [case(1, None, a="Take it.")]
     done = check(cases, tmp_path / "out", **more)
     failed(done, said)
-    assert not (tmp_path / "out" / "claims.jsonl").exists()
+    assert not (tmp_path / "out/claims.jsonl").exists()

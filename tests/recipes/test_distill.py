@@ -16,7 +16,7 @@ from tables import each_row
 from automedeval.evidence.books import Passage
 from automedeval.records import Verdict
 
-RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
+RECORDING = ROOT / "recipes/runs/automedeval-135m/teacher.jsonl"
 TRAIN = SAMPLE / "train_cases.jsonl"
 VERDICT = (
     "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."

@@ -151,7 +151,7 @@ class Study:
 
     def __init__(self, folder: Path, cases: Sequence[Case], verdicts: Sequence[Verdict]):
         self.verdicts = folder / "v.jsonl"
-        self.output = folder / "pairs" / "train.jsonl"
+        self.output = folder / "pairs/train.jsonl"
         write(self.verdicts, verdicts)
         cases = write(folder / "cases.jsonl", cases)
         files = {"verdicts": self.verdicts, "cases": cases, "output": self.output}

@@ -162,7 +162,7 @@ def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(
 
 def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, tmp_path):
     records = read(questions)
-    made = tmp_path / "out" / "cases.jsonl"
+    made = tmp_path / "out/cases.jsonl"
     kept = {"model": "a", "text": "old", "kind": "kept"}
     records[0]["responses"] = [kept, {"model": "other", "text": "theirs"}]
     write(questions, records)

@@ -25,7 +25,7 @@ from automedeval.models.replay import RecordedChat
 from automedeval.records.tables.cases import read_cases
 from automedeval.rubrics.grammar import parse_verdict
 
-RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
+RUN = ROOT / "recipes/runs/automedeval-135m"
 
 
 @pytest.fixture

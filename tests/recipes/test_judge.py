@@ -119,7 +119,7 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ju
 def kill_when_one_has_written(output: Path, **options: object) -> None:
     """Start the recipe in two processes, and kill them and their launcher as soon as one has written a verdict."""
     words = map(str, flags(**options, output=output))
-    command = [sys.executable, *TWO_PROCESSES, str(ROOT / "recipes" / "judge.py"), *words]
+    command = [sys.executable, *TWO_PROCESSES, str(ROOT / "recipes/judge.py"), *words]
     running = psutil.Popen(command, cwd=ROOT)
     parts = [output / f"verdicts.part{rank}.jsonl" for rank in (0, 1)]
     while not any(part.exists() and part.stat().st_size for part in parts):
@@ -139,7 +139,7 @@ def test_several_processes_share_the_cases(judge_tiny, tmp_path):
     shared = tmp_path / "two"
     kill_when_one_has_written(shared, **judge_tiny.keywords, **options)
     with open(shared / "verdicts.part1.jsonl", "a") as torn:
-        torn.write((tmp_path / "one" / "verdicts.jsonl").read_text()[:50])
+        torn.write((tmp_path / "one/verdicts.jsonl").read_text()[:50])
     succeeded(judge_tiny(**options, output=shared, launch=TWO_PROCESSES))
     assert processes_of(shared) == 2
     assert not list(shared.glob("*.part*"))
@@ -198,7 +198,7 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(judge_tiny, tiny
     done = succeeded(run("--dry_run", judge=bare))
     assert done.stdout == run("--dry_run").stdout
     assert "cases: 30, prompts: 30" in done.stdout
-    assert not (tmp_path / "d" / "verdicts.jsonl").exists()
+    assert not (tmp_path / "d/verdicts.jsonl").exists()
     failed(run(judge=bare), "cannot be loaded")
 
 
@@ -257,13 +257,13 @@ def run(tiny_model, tmp_path_factory):
 @pytest.mark.parametrize("name", JUDGES)
 def test_a_cut_run_goes_on_to_the_same_bytes(run, name, tmp_path):
     run(name, tmp_path / "whole")
-    whole = (tmp_path / "whole" / "verdicts.jsonl").read_bytes()
+    whole = (tmp_path / "whole/verdicts.jsonl").read_bytes()
     lines = whole.splitlines(keepends=True)
     assert len(lines) >= 6
     half = len(lines) // 2
     torn = [*lines[:half], lines[half][:40]]
     for place, left in enumerate((lines[:1], torn, lines[:-1])):
-        file = tmp_path / f"cut{place}" / "verdicts.jsonl"
+        file = tmp_path / f"cut{place}/verdicts.jsonl"
         file.parent.mkdir()
         file.write_bytes(b"".join(left))
         run(name, file.parent)

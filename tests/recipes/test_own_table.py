@@ -35,7 +35,7 @@ def test_a_checkpoint_in_the_users_cache_answers_to_its_name(
     table, tmp_path, tiny_model, monkeypatch, name
 ):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    place = tmp_path / "home" / "automedeval" / "models" / "tiny"
+    place = tmp_path / "home/automedeval/models/tiny"
     place.parent.mkdir(parents=True)
     place.symlink_to(tiny_model)
     run = partial(judge, "mine.csv", judge=name, device="cpu")

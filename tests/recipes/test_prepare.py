@@ -44,7 +44,7 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     first, second, _ = [case["id"] for case in cases]
     repeated = [None, None, None, first, first, second]
     assert [record.get("of") for record in dropped] == repeated
-    record = read_json(tmp_path / "out" / "run.json")
+    record = read_json(tmp_path / "out/run.json")
     assert record["arguments"]["near_duplicates"] is None
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {"cases.jsonl", "dropped.jsonl", "run.json"}
@@ -143,8 +143,8 @@ def test_public_sets_become_cases(human_data, tmp_path, file, message):
 
 @pytest.mark.slow
 def test_the_questions_of_a_study_are_read_by_its_file(human_data, tmp_path):
-    config = ROOT / "recipes" / "runs" / "small-judge" / "medquad.yaml"
-    rows = human_data / "medquad" / "medquad.jsonl"
+    config = ROOT / "recipes/runs/small-judge/medquad.yaml"
+    rows = human_data / "medquad/medquad.jsonl"
     done = run_recipe("prepare", config=config, input=rows, output=tmp_path / "out")
     read = "read: question, answer (reference), focus (topic), id"
     told(done, "rows: 12,234, cases: 12,234", read)

@@ -126,7 +126,7 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
 
 
 def test_no_path_of_this_machine_goes_out(hub, publisher, tiny_model, tmp_path):
-    home = tmp_path / "home" / "a.name"
+    home = tmp_path / "home/a.name"
     home.mkdir(parents=True)
     study = Study(home)
     succeeded(study.build())
@@ -135,7 +135,7 @@ def test_no_path_of_this_machine_goes_out(hub, publisher, tiny_model, tmp_path):
     history = [vars(stage_of("stage1", str(home / "data")))]
     judge = trained(tiny_model, home / "judge", history=history, start=start, base=start)
     (judge / "adapter").mkdir()
-    (judge / "adapter" / "README.md").write_text(f"---\nbase_model: {start}\n---\n")
+    (judge / "adapter/README.md").write_text(f"---\nbase_model: {start}\n---\n")
     results = read_json(agreement(home / "results", weights=fingerprint(judge, [])))
     results["cases"]["file"] = "/home/a.name/cases.jsonl"
     (home / "agreement.json").write_text(json.dumps(results))
@@ -253,7 +253,7 @@ class Shelf:
         for number, commits in enumerate((self.v1, self.main)):
             place = folder / str(number)
             tag = None if number else "v1"
-            write(place / "cases" / "test.jsonl", [cases[number]])
+            write(place / "cases/test.jsonl", [cases[number]])
             build_tiny_model(place / "judge", seed=number)
             (build_bert if number else build_roberta)(place / "encoder")
             shutil.copytree(simcse, place / "encoder", dirs_exist_ok=True)
@@ -280,7 +280,7 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(shelf, tmp_path):
     succeeded(shelf.run("recipes/judge.py", *flags(**options, output=tmp_path)))
     place = shelf.folder / "0"
     (verdict,) = read(tmp_path / "verdicts.jsonl")
-    (case,) = read(place / "cases" / "test.jsonl")
+    (case,) = read(place / "cases/test.jsonl")
     assert (verdict["judge"], verdict["case_id"]) == ("org/judge@v1", case["id"])
     assert verdict["checkpoint"] == fingerprint(place / "judge", [])
     (run,) = tmp_path.glob("run-*.json")
@@ -296,11 +296,11 @@ def test_training_records_the_revisions_of_base_and_data(shelf, tmp_path):
     options = flags(**config, **names, bf16="false", output_dir=out)
     # The first revision has four rows, the second has three.
     told(shelf.run("recipes/sft.py", *options), "stage1: 4 rows")
-    record = read_json(out / "training" / "record.json")
-    assert record["identity"]["start"] == fingerprint(shelf.folder / "0" / "judge", [])
+    record = read_json(out / "training/record.json")
+    assert record["identity"]["start"] == fingerprint(shelf.folder / "0/judge", [])
     commit = shelf.v1["org/judge"]
     assert (record["base"], record["base_commit"]) == ("org/judge@v1", commit)
-    statistics = read_json(shelf.folder / "0" / "instructions" / "statistics.json")
+    statistics = read_json(shelf.folder / "0/instructions/statistics.json")
     assert record["history"][0]["fingerprint"] == statistics["fingerprint"]
     names = ("org/instructions", "org/judge")
     assert record["revisions"] == {f"{name}@v1": shelf.v1[name] for name in names}
@@ -341,7 +341,7 @@ def test_every_other_name_takes_a_revision(shelf):
     commits = shelf.v1
     assert found["names"] == ["org/judge@v1", "org/judge"]
     assert (found["encoder"], found["base"]) == ("org/encoder@v1", commits["org/judge"])
-    (case,) = read(shelf.folder / "0" / "cases" / "test.jsonl")
+    (case,) = read(shelf.folder / "0/cases/test.jsonl")
     assert found["rows"] == [case["id"]]
     assert found["metric"] == {"bert_model": commits["org/encoder"]}
     asked = {"org/judge": shelf.main["org/judge"]}

@@ -184,7 +184,7 @@ def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path):
     cases.write_text("".join(CASES.read_text("utf-8").splitlines(keepends=True)[:12]), "utf-8")
     given = flags(judge=f"baseline:{QUESTION}", output=tmp_path / "judged", encoder=ENCODER)
     succeeded(run_command("judge", *given, *flags(cases=cases)))
-    verdicts += read(tmp_path / "judged" / "verdicts.jsonl")
+    verdicts += read(tmp_path / "judged/verdicts.jsonl")
     result = made(tmp_path, verdicts, cases=cases, ratings=RATINGS, encoder=ENCODER).result
     row = result["judges"][QUESTION]
     same = result["judges"][f"baseline:{QUESTION}"]
@@ -326,4 +326,4 @@ def test_similarity_is_reported_as_similarity(compared, tmp_path):
 @each_row("more, message")
 def test_what_cannot_be_compared_is_told_in_one_line(compared, tmp_path, more, message):
     failed(asked(tmp_path, **compared | more), message)
-    assert not (tmp_path / "out" / "report.html").exists()
+    assert not (tmp_path / "out/report.html").exists()

@@ -199,7 +199,7 @@ def test_bad_input_is_one_line(tmp_path, options, message):
 
 def documented():
     """Return of each workflow of docs/ci-gate.md the commands before it, and its own, without the word `automedeval`."""
-    text = (ROOT / "docs" / "ci-gate.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/ci-gate.md").read_text(encoding="utf-8")
     found = []
     before = []
     for language, body in re.findall(r"(?s)```(\w+)\n(.*?)```", text):
@@ -258,7 +258,7 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     for number in range(60):
         question = f"What helps in case {number}?"
         rows.append((question, f"Drink and rest, {number}.", f"Run far, {number} miles."))
-    write_csv(tmp_path / "kept" / "cases.csv", ("question", "good", "bad"), rows)
+    write_csv(tmp_path / "kept/cases.csv", ("question", "good", "bad"), rows)
     monkeypatch.chdir(tmp_path)
     with EndpointDouble(reply) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)

@@ -228,7 +228,7 @@ def checked(tmp_path_factory):
     answers = {"bot": "Take one 50 mg tablet every day."}
     cases = write(folder / "cases.jsonl", [case_of("c1", "How?", answers, reference=reference)])
     succeeded(run_recipe("check", "--cases", cases, "--output", folder / "out"))
-    return folder / "out" / "check.html"
+    return folder / "out/check.html"
 
 
 @needs_chromium

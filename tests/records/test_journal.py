@@ -14,7 +14,7 @@ from automedeval.records.journal import Journal, replacing, write_whole
 
 
 def test_appends_and_goes_on(tmp_path):
-    path = tmp_path / "new" / "j.jsonl"
+    path = tmp_path / "new/j.jsonl"
     with Journal(path) as journal:
         journal.append({"n": 1, "text": "ä\u2028\n"})
     with Journal(path) as journal:

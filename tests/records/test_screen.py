@@ -52,7 +52,7 @@ def test_a_reader_that_stops_reading_stops_no_command(hostile_files, tmp_path):
         process.stdout.close()
         said = process.stderr.read()
         assert (process.wait(), "error" in said.lower()) == (0, False), said
-    assert (tmp_path / "out" / "verdicts.jsonl").read_text().count("\n") == 24
+    assert (tmp_path / "out/verdicts.jsonl").read_text().count("\n") == 24
 
 
 @each_row("command")

@@ -30,7 +30,7 @@ ROWS = rows_of(__file__)
 RUBRICS = {name: read_rubric(name) for name in packaged_rubrics()}
 RUBRICS["score_first"] = read_rubric(ROOT / "recipes/runs/feedbackqa/rubric.yaml")
 each_rubric = pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))
-TABLE = read_yaml(Path(__file__).parents[1] / "data" / "verdicts.yaml")
+TABLE = read_yaml(Path(__file__).parents[1] / "data/verdicts.yaml")
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["name"])

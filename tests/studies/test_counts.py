@@ -13,12 +13,12 @@ def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_p
         {"valid": False, "overlong": True},
         {"valid": False, "error": "no score line"},
     ]
-    write(tmp_path / "verdicts" / "verdicts.jsonl", judged)
+    write(tmp_path / "verdicts/verdicts.jsonl", judged)
     said = {
         "arithmetic": ["9 verdicts", "verification: no ratings of verdicts are given, all pass"]
     }
-    write(tmp_path / "data" / "statistics.json", [said])
-    write(tmp_path / "data" / "dropped.jsonl", [{"reason": "more than 2,048 tokens"}] * 2)
+    write(tmp_path / "data/statistics.json", [said])
+    write(tmp_path / "data/dropped.jsonl", [{"reason": "more than 2,048 tokens"}] * 2)
     for name, rows in (("stage1", 3), ("test", 1)):
         pa.parquet.write_table(
             pa.table({"case_id": ["c"] * rows}), tmp_path / "data" / f"{name}.parquet"

@@ -42,7 +42,7 @@ def rehearsed(request, tmp_path_factory):
     """Rehearse the study, killed once; yield its folder, and what was printed from the last start on."""
     folder = tmp_path_factory.mktemp("rehearsals")
     log = tmp_path_factory.mktemp("logs") / "log"
-    verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"
+    verdicts = folder / "automedeval-13b/verdicts/wikidoc-strong/verdicts.jsonl"
     extensions = torch_extensions(request.config)
     process = start(folder, log, extensions)
     try:
@@ -67,20 +67,20 @@ def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(
     rehearsed,
 ):
     folder, _ = rehearsed
-    cases = list(read_cases(folder / "responses" / "test" / "cases.jsonl"))
-    statistics = read_json(folder / "instructions" / "wikidoc" / "statistics.json")
+    cases = list(read_cases(folder / "responses/test/cases.jsonl"))
+    statistics = read_json(folder / "instructions/wikidoc/statistics.json")
     medtext = [case for case in cases if case.id.startswith("medtext-")]
     assert len(medtext) == 12
     assert len(cases) - len(medtext) == statistics["splits"]["test"]["rows"]
     assert {tuple(case.models) for case in cases} == set(combinations(CANDIDATES, 3))
-    training = {case.id for case in read_cases(folder / "cases" / "calibration" / "cases.jsonl")}
+    training = {case.id for case in read_cases(folder / "cases/calibration/cases.jsonl")}
     assert training.isdisjoint(case.id for case in cases)
 
 
 def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed):
     """Two cases fail two criteria, eight are too long to train on; every training row that is left is judged in the window."""
     folder, printed = rehearsed
-    table = (folder / "reports" / "counts.md").read_text()
+    table = (folder / "reports/counts.md").read_text()
     assert table in printed
     for row in (
         "| `verdicts/wikidoc-strong/verdicts.jsonl` | 9,874 | 60 | 60 |",
@@ -91,7 +91,7 @@ def test_the_papers_counts_stand_beside_those_of_the_rehearsal(rehearsed):
         assert row in table
     for number, judge in ((1, "stage3"), (2, "round1")):
         judged = verdicts_in(folder / "verdicts" / f"wikidoc-{judge}-train")
-        statistics = folder / "instructions" / f"wikidoc-round{number}" / "statistics.json"
+        statistics = folder / "instructions" / f"wikidoc-round{number}/statistics.json"
         assert len(judged) == read_json(statistics)["counts"]["cases"]
         assert all(verdict.valid for verdict in judged)
         assert max(sum(verdict.usage.values()) for verdict in judged) > 2048 - 200
@@ -109,7 +109,7 @@ def test_nobody_is_taken_for_a_teacher_and_no_verdict_is_there_twice(
         assert len({verdict.case_id for verdict in verdicts}) == len(verdicts) == number
         assert all(verdict.valid for verdict in verdicts)
         assert any(verdict.knowledge for verdict in verdicts)
-    revisions = read(folder / "instructions" / "wikidoc-round1" / "revisions.jsonl")
+    revisions = read(folder / "instructions/wikidoc-round1/revisions.jsonl")
     decided = {(record["decided_by"], record["decision"]) for record in revisions}
     assert decided == set(product(("consensus", "jury"), ("keep", "revise")))
 
@@ -143,7 +143,7 @@ def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed, monkeypatch
     monkeypatch.chdir(folder)
     names = ("agreement", "audit", "license", "base_model")
     text = card_of(Path(about["folder"]), **{name: about[name] for name in names})
-    judges = read_json(folder / "reports" / "wikidoc" / "agreement.json")["judges"]
+    judges = read_json(folder / "reports/wikidoc/agreement.json")["judges"]
     accuracy = judges["introspection2"]["pairwise_accuracy"]
     assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**accuracy) in text
     assert "Audited on 3 cases as introspection2" in text

@@ -23,7 +23,7 @@ Scores = dict[str, int]  # by the id of a row
 
 def rated_by(data: Path, rater: str) -> dict[str, Rating]:
     """Return a rater's ratings by the id of the row."""
-    ratings = read_records(data / "feedbackqa" / "ratings.jsonl", Rating)
+    ratings = read_records(data / "feedbackqa/ratings.jsonl", Rating)
     return {f"{each.case_id}/{each.model}": each for each in ratings if each.annotator == rater}
 
 
@@ -44,7 +44,7 @@ def expected_of(output: Path) -> dict[str, float]:
 
 def revisions(output: Path, arm: str) -> list[dict[str, Any]]:
     """Return the records of the rows that an arm revised."""
-    records = read_lines(output / f"instructions-{arm}" / "revisions.jsonl")
+    records = read_lines(output / f"instructions-{arm}/revisions.jsonl")
     return [record for _, record in records if record["revised_verdict"]]
 
 

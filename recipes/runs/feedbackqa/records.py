@@ -19,7 +19,7 @@ KEPT = ("identity", "versions", "device")
 def training(checkpoint: Path) -> dict[str, Any]:
     """Return what a finished stage says of its rows and its settings, and its losses."""
     record: Any = read_record(checkpoint)
-    state = read_json(checkpoint / "training" / "trainer_state.json")
+    state = read_json(checkpoint / "training/trainer_state.json")
     updates = [line for line in state["log_history"] if "loss" in line]
     losses = [{name: line[name] for name in CURVE} for line in updates]
     places = [stage | {"dataset": Path(stage["dataset"]).name} for stage in record["history"]]

@@ -102,7 +102,7 @@ def main(data: Path, output: Path, most: int | None) -> None:
     ids = {case.id for case in left_out}
     kept = chain.from_iterable(some for (case, _), some in ratings.items() if case in ids)
     write_lines(output / "left_out_ratings.jsonl", [rating.to_dict() for rating in kept])
-    file = data / "mediqa_validation" / "cases.jsonl"
+    file = data / "mediqa_validation/cases.jsonl"
     others = [cut(case) for case in read_cases(file, blank=None)][:most]
     write_lines(output / "mediqa.jsonl", [case.to_dict() for case in others])
     print(f"{len(cases):,} answers to train on; {len(left_out):,} cases left out")

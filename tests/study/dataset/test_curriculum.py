@@ -17,7 +17,7 @@ from automedeval.study.dataset.curriculum import Curriculum, Part, Plan, assign,
 
 ROWS = rows_of(__file__)
 
-PAPER = ROOT / "recipes" / "runs" / "automedeval-13b" / "plan.yaml"
+PAPER = ROOT / "recipes/runs/automedeval-13b/plan.yaml"
 SIMPLE = ROWS["simple"]
 
 
@@ -124,7 +124,7 @@ def test_a_share_is_rounded_down_and_exact(take, there, number):
 
 @pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
 def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study):
-    folder = ROOT / "recipes" / "runs" / study
+    folder = ROOT / "recipes/runs" / study
     plan = read_plan(folder / "plan.yaml")
     vanilla = read_plan(folder / "plan_vanilla.yaml")
     assert (vanilla.test, vanilla.seed) == (plan.test, plan.seed)

@@ -14,7 +14,7 @@ from automedeval.rubrics import read_rubric
 from automedeval.study.dataset.builder import InstructionSet
 from automedeval.study.dataset.curriculum import assign, read_plan
 
-RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
+RUN = ROOT / "recipes/runs/automedeval-13b"
 RUBRICS = {"automedeval@1": read_rubric("automedeval")}
 MET = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}  # percent, section 3.1
 

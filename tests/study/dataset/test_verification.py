@@ -14,7 +14,7 @@ from automedeval.study.dataset.verification import verify
 
 ROWS = rows_of(__file__)
 
-RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
+RUN = ROOT / "recipes/runs/automedeval-135m"
 
 
 VERDICTS = {("c1", "t", "aaa"), ("c1", "t", "ccc"), ("c2", "t", "bbb"), ("c3", "t", "ddd")}

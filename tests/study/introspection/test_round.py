@@ -146,7 +146,7 @@ def queue(lessons):
     """Return the queue of a round whose judge has two mistakes that nobody discussed."""
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
-    return lessons.folder / "round1.discussion" / "jury.jsonl"
+    return lessons.folder / "round1.discussion/jury.jsonl"
 
 
 def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons, queue):
@@ -222,7 +222,7 @@ def test_a_second_round_follows_the_first(lessons):
 
 @each_row("changes, said")
 def test_folders_that_hold_no_data_set_are_refused(lessons, changes, said):
-    file = lessons.folder / "data" / "statistics.json"
+    file = lessons.folder / "data/statistics.json"
     whole = read_json(file) if changes["splits"] else {}
     file.write_text(json.dumps(whole | changes))
     with pytest.raises(RecordError, match=said):

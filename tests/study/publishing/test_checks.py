@@ -47,7 +47,7 @@ def test_a_folder_goes_out_without_what_is_hidden_or_to_go_on_from(dataset):
         (dataset / name).parent.mkdir(parents=True, exist_ok=True)
         (dataset / name).write_text("x")
     # a link that stays inside is a file like others
-    (dataset / "also.txt").symlink_to(dataset / "deep" / "notes.txt")
+    (dataset / "also.txt").symlink_to(dataset / "deep/notes.txt")
     sizes = packed(dataset, DATASET)
     assert sizes == {name: (dataset / name).stat().st_size for name in ROWS["sent"]}
 

@@ -238,7 +238,7 @@ def test_what_is_not_known_is_asked_for(checkpoint, changes, message):
 def test_only_finished_training_has_a_card(tiny_model, checkpoint):
     with pytest.raises(RecordError, match=r"no training/record\.json"):
         filled(tiny_model)
-    record = checkpoint / "training" / "record.json"
+    record = checkpoint / "training/record.json"
     record.write_text(json.dumps(read_json(record) | {"finished": False}))
     with pytest.raises(RecordError, match="its training is not finished"):
         filled(checkpoint)

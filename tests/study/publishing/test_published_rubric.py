@@ -102,7 +102,7 @@ def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model, tmp_path):
     other = trained(tiny_model, tmp_path / "other", rubrics=["automedeval@1"])
     referred = [Case("1", "Why?", (), "So.")]
     assert judge_rubric(str(other), cases=referred).name == "automedeval@1"
-    own_rubric(other / "rubric").rename(other / "rubric" / "rubric.yaml")
+    own_rubric(other / "rubric").rename(other / "rubric/rubric.yaml")
     failed(dry_run(folder=other), "is own@1; it was trained for automedeval@1")
 
     folder = trained(tiny_model, tmp_path / "judge", rubrics=["own@1"])
@@ -110,7 +110,7 @@ def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model, tmp_path):
     failed(dry_run(folder=folder), said)
     with refused("", said):
         judge_rubric(str(folder))
-    own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
+    own_rubric(folder / "rubric").rename(folder / "rubric/rubric.yaml")
     assert judge_rubric(str(folder), cases=referred).name == "own@1"
     assert fingerprint(folder, []) == fingerprint(tiny_model, []), "of the weights alone"
     told(dry_run(folder=folder), "  rubric/rubric.yaml\n", "  rubric/own.jinja\n")

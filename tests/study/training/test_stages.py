@@ -179,7 +179,7 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
         if content is not None:
             (place / WHOLE).write_bytes(content)
     (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "record.json").write_text(json.dumps(RECORD | {"finished": False}))
+    (tmp_path / "training/record.json").write_text(json.dumps(RECORD | {"finished": False}))
     run = Run(tmp_path, RECORD)
     trainer = mock.Mock()
     run.train(trainer)
