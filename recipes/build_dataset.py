@@ -69,10 +69,9 @@ def main() -> None:
     data.verify(args.verdict_ratings)
     data.find_untrainable(limit)
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
-    quality_by, quality_report = (
-        "physicians' checks, or else the label that came with the verdict",
-        None,
-    )
+    quality_by, quality_report = "the label that came with the verdict", None
+    if data.faulty:
+        quality_by = f"physicians' checks, or else {quality_by}"
     if data.unlabelled:
         classifier = QualityClassifier(encoder_args.load())
         quality_report = data.fit(classifier)

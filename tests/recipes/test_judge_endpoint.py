@@ -161,6 +161,9 @@ def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_v
         for tokens in (900, 500):
             assert "(new: 0)" in runs.good(endpoint.url, max_new_tokens=tokens).out
         assert len(endpoint.asked) == asked + 1
+        other = {"judge": "openai:k", "runs": 1}  # which nobody asked again
+        runs.good(endpoint.url, **other, max_new_tokens=500)
+        runs.failed(endpoint.url, "choose another --output", **other, max_new_tokens=900)
     files = {"verdicts": runs.output, "cases": runs.output / "cases-4.jsonl"}
     succeeded(run_recipe("report", **files, output=runs.output / "r", resamples=100))
 

@@ -1,33 +1,42 @@
-"""Plans of cases, against pingouin and in simulation."""
+"""Plans of cases, in simulation with scipy's sign test."""
 
-from dataclasses import replace
+from functools import cache
 
 import numpy as np
-import pingouin
 import pytest
 import scipy
 
-from automedeval.stats.bootstrap import Estimate, estimate, mean
+from automedeval.stats.bootstrap import estimate, mean
 from automedeval.stats.power import POWER, cases_needed
 
+SHARES = [(0.6, 0.2, 0.2), (0.8, 0.1, 0.1), (0.1, 0.02, 0.88), (0.2, 0.3, 0.5)]
 
-@pytest.mark.parametrize("difference", [0.05, 0.1, 0.3, 1.0, -0.3])
+
+@cache
+def p_value(better: int, worse: int) -> float:
+    return scipy.stats.binomtest(better, better + worse).pvalue if better + worse else 1.0
+
+
+@pytest.mark.parametrize("shares", SHARES)
 @pytest.mark.parametrize("level", [0.05, 0.01])
-def test_it_is_the_t_test_s_plan(difference, level):
-    theirs = pingouin.power_ttest(d=difference, power=POWER, alpha=level, contrast="one-sample")
-    draws = difference + np.array([-0.1, 0.1])  # of a hundred cases with the standard deviation 1
-    measured = Estimate(difference, cases=100, draws=draws)
-    assert cases_needed(measured, level) == pytest.approx(np.ceil(theirs), abs=1)
-    assert cases_needed(replace(measured, value=0.0001), level) is None
+def test_the_sign_test_finds_the_difference_as_often_as_planned(shares, level):
+    values = np.repeat([1.0, -1.0, 0.0], np.round(np.array(shares) * 100).astype(int))
+    needed = cases_needed(estimate(mean(values, np.ones(100), 100), 100), level)
+    draws = np.random.default_rng(0).multinomial(needed, shares, size=2_000)
+    found = [p_value(better, worse) < level for better, worse, _ in draws.tolist()]
+    assert np.mean(found) == pytest.approx(POWER, abs=0.05)
 
 
-def test_of_cases_that_all_agree_the_sign_test_tells_how_many_are_enough():
+def test_of_cases_that_all_agree_so_many_are_enough():
     ones = np.ones(3)
     same = estimate(mean(ones, ones, 3), 3)
     for level in (0.05, 0.01):
         needed = cases_needed(same, level)
-        enough = scipy.stats.binomtest(needed, needed)
-        fewer = scipy.stats.binomtest(needed - 1, needed - 1)
-        assert enough.pvalue < level < fewer.pvalue
-    opposed = estimate(mean(np.array([1.0, -1.0]), np.ones(2), 2), 2)
-    assert cases_needed(opposed) is None
+        assert p_value(needed, 0) < level < p_value(needed - 1, 0)
+
+
+def test_no_number_of_cases_shows_a_mean_that_is_0_or_nearly():
+    opposed = np.array([1.0, -1.0])
+    assert cases_needed(estimate(mean(opposed, np.ones(2), 2), 2)) is None
+    nearly = np.append(np.tile(opposed, 1_000), 1)
+    assert cases_needed(estimate(mean(nearly, np.ones(2_001), 2_001), 2_001)) is None

@@ -110,9 +110,9 @@ def _logs_by_model(values: Sequence[str], tables: Mapping[str, CaseFile]) -> dic
         log = read_version(tables[value]) if value in tables else read_log(file)
         model = name or log.model
         if not model:
-            raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
+            raise RecordError(f"{file}: the file does not name its model: give NAME={file}")
         if model in logs:
-            raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
+            raise RecordError(f"{file}: a second file of {model!r}: give NAME={file}")
         logs[model] = log
     return logs
 

@@ -33,15 +33,12 @@ def settings_alike(judge: BaseJudge, folder: Path, again: bool) -> list[str]:
     They are the smaller ones of earlier runs to ask `again` what these cut off, and from then on
     all. RecordError, to ask again: no smaller one, or a judge that writes nothing.
     """
-    runs = {file.stem: run_arguments(file) for file in folder.glob("run-*.json")}
-    asked_again = {stem for stem, run in runs.items() if run.get("again")}
-    if not again and not asked_again:
-        return []
     if not isinstance(judge, Judge):
         if again:
             raise RecordError(f"--again cut: {judge.name} writes no text, which could be cut off")
         return []
     chat: Any = judge.chat
+    runs = {file.stem: run_arguments(file) for file in folder.glob("run-*.json")}
     limits = {run.get("max_new_tokens", 0) for run in runs.values()}
     if again:
         limits = {limit for limit in limits if limit < chat.max_new_tokens}
@@ -49,7 +46,8 @@ def settings_alike(judge: BaseJudge, folder: Path, again: bool) -> list[str]:
             raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
     others = [replace(judge, chat=replace(chat, max_new_tokens=limit)) for limit in limits]
     alike = [other.fingerprint for other in others]
-    return alike if again or asked_again & {f"run-{each}" for each in alike} else []
+    asked = again or any(runs.get(f"run-{each}", {}).get("again") for each in alike)
+    return alike if asked else []
 
 
 def judge_missing(

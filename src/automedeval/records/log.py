@@ -26,7 +26,7 @@ class Log:
     writing the file; on appending, when the disk is full.
 
     `renewed` maps a case to the digest of its texts: on entering, records about texts that have changed since are moved to
-    `replaced_file`, to be made anew; `changed` are the ids of their cases. Without it they are refused.
+    `replaced_file`, to be done anew; `changed` are the ids of their cases. Without it they are refused.
 
     `alike` are the settings of earlier runs that differ in nothing but the limit of new tokens: their records count as
     done, but those with the keys `again` that were cut off at it, which are moved as well.

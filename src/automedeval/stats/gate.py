@@ -25,7 +25,7 @@ from automedeval.stats.bootstrap import in_clusters, sums_at
 
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
-STEPS = 5_000  # to which differences are rounded, of the scale: many unlike ones take long
+STEPS = 5_000  # of the scale, to which differences are rounded outwards: many unlike ones take long
 FAR = 30  # standard deviations, beyond which a chance is 0 or 1
 MOST = 10**9  # cases that a plan may need
 LEAST = 2  # differences without which there is no bound
@@ -92,7 +92,7 @@ def _chance(values: ndarray, extreme: float, cases: float, bound: float) -> floa
     a sum of gamma variables times (value - bound) is above 0, by its characteristic function (Imhof 1961, Biometrika 48).
     """
     step = extreme / STEPS
-    unlike, counts = np.unique(np.round(values / step) * step, return_counts=True)
+    unlike, counts = np.unique(np.ceil(values / step - 1e-6) * step, return_counts=True)
     shapes = np.append(counts * cases / len(values), 1.0)
     gaps = np.append(unlike, extreme) - bound
     gaps /= math.sqrt(shapes @ gaps**2)

@@ -1,31 +1,36 @@
 """Plan how many cases show that two candidates differ."""
 
-import math
+from bisect import bisect_left
 
 import numpy as np
-import scipy
+from scipy.stats import binom
 
-from automedeval.stats.bootstrap import ROUNDING, Estimate
+from automedeval.stats.bootstrap import Estimate
 
 LEVEL = 0.05
 POWER = 0.8  # chance that a planned number of cases finds the difference
 MOST = 1_000_000  # cases that a plan may need
+PARTS = np.linspace(0.025, 0.975, 20)  # of the distribution of the cases that are no ties
 
 
 def cases_needed(difference: Estimate, level: float = LEVEL) -> int | None:
-    """Return about how many cases would show a mean difference over cases, as large as it is estimated.
+    """Return about how many cases would show a mean over cases of 1, 0 and -1, as large as it is estimated.
 
-    A two-sided t test finds a difference δ of cases with the standard deviation σ where there are
-    σ² ((z(1 - level/2) + z(power)) / δ)² of them, and z(1 - level/2)² / 2 more for the t distribution (Guenther 1981, "Sample
-    size formulas for normal theory t tests"). None if it is 0, or if not even `MOST` cases would. Where all cases agree so far,
-    it is the number for the sign test.
+    It is the first number with which the sign test (`bootstrap.exact_test`) has a p-value below the level with the chance
+    `POWER`, over how many cases are no ties, and which of these are the other way round. None if the mean is 0, or if `MOST`
+    cases would not do.
     """
-    if not difference.value:
+    mean = abs(difference.value or 0)
+    if not mean:
         return None
-    spread = np.nanstd(difference.draws) * math.sqrt(difference.cases)
-    if spread < ROUNDING:
-        return math.ceil(1 - math.log2(level))
-    edge = -scipy.special.ndtri(level / 2)
-    reach = spread * (edge + scipy.special.ndtri(POWER))
-    needed = (reach / difference.value) ** 2 + edge**2 / 2
-    return math.ceil(needed) if needed <= MOST else None
+    variance = np.nanvar(difference.draws) * difference.cases
+    unlike = np.clip(variance + mean**2, mean, 1)  # the share of cases that are no ties
+    same = (1 + mean / unlike) / 2  # the share of these that are as the mean says
+
+    def shows(cases: int) -> bool:
+        there = binom.ppf(PARTS, cases, unlike)
+        edge = binom.isf(level / 2, there, 0.5)
+        return binom.sf(edge, there, same).mean() >= POWER
+
+    needed = bisect_left(range(MOST), True, lo=1, key=shows)
+    return needed if needed < MOST else None
