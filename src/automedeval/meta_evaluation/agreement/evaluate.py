@@ -172,7 +172,7 @@ def measures_of(row: Row, rated: ndarray, relation: ndarray) -> JsonObject:
     record: JsonObject = accuracies(panel, relation, row.relations)
     record["concordance"] = concordance(panel, relation, row.best_relations)
     if np.isnan(row.whole).all():
-        reason = "this judge gives choices, no scores" if row.criteria else "no valid verdict"
+        reason = "this judge gives choices, no scores" if row.criteria else "no verdict has a score"
         return record | dict.fromkeys(CORRELATIONS, Estimate(None, reason=reason))
     return record | correlations(panel, rated, row.whole)
 

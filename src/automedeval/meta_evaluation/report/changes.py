@@ -9,7 +9,7 @@ from numpy import ndarray
 from automedeval.meta_evaluation.page import Scale
 from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, marks_of, numbers_of
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.ratings import People
+from automedeval.meta_evaluation.verdicts.ratings import People, scale_of
 from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
@@ -24,7 +24,6 @@ from automedeval.stats.bootstrap import (
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
-MISTAKES = 0.1  # share of ratings above a scale up to which the others are on it
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
@@ -71,18 +70,15 @@ def drop_on(scale: Scale) -> float:
 def worst_rated(cases: Cases, people: People | None, row: Row, notes: list[str]) -> ndarray:
     """Return which responses somebody gave the lowest score of a judge's scale on a criterion: bool [responses].
 
-    None without ratings. A criterion with a rating below the judge's scale, or more than a tenth of its ratings above it, is
-    on another one, which `notes` then say; fewer above it are mistakes of those who wrote them.
+    None without ratings, or of a criterion on another scale (see `scale_of`), which `notes` then say.
     """
     scale = row.judge.scale
     is_worst = np.zeros(cases.responses, bool)
     if people is None or scale is None:
         return is_worst
-    low, high = scale
     for criterion, ratings in zip(people.criteria, people.ratings):
-        known = ratings[is_known(ratings)]
-        if known.min() >= low and np.mean(known > high) <= MISTAKES:
-            is_worst |= (ratings <= low).any(axis=1)
+        if scale_of(ratings, scale) == scale:
+            is_worst |= (ratings <= scale[0]).any(axis=1)
         else:
             notes.append(f"{criterion}: not on the judge's scale, so that no worst rating is named")
     return is_worst

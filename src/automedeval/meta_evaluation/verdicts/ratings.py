@@ -28,7 +28,7 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
-from automedeval.records.tables.ratings import MOST_OFF, placed_ratings
+from automedeval.records.tables.ratings import placed_ratings
 from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
@@ -44,6 +44,7 @@ KINDS = {
     VerdictRating: {"case_id", "judge", "score"},
 }
 
+MISTAKES = 0.1  # share of ratings above a scale up to which the others are on it
 PlacedRatings = Iterable[tuple[str, Rating]]  # ("file:line", rating)
 # The number of a response → (annotator, comment) of its ratings.
 Comments = dict[int, list[tuple[str, str]]]
@@ -184,9 +185,7 @@ def read_ratings(
 ) -> People:
     """Read people's ratings of responses, and note which way each criterion counts; see `placed_ratings`, `gather_ratings`.
 
-    The scores on a criterion in `worse` are turned round on the scale of all ratings: the judge's, or,
-    where it is not known or more than `MOST_OFF` of all or of these are off it, from the lowest to the
-    highest that was given.
+    The scores on a criterion in `worse` are turned round on their scale, see `scale_of`.
     """
     placed, notes, doubt = placed_ratings(path, cases.records, better, worse, scale)
     people = gather_ratings(placed, cases, path, raters)
@@ -194,18 +193,27 @@ def read_ratings(
     ways = []
     if rest := [name for name in people.criteria if name not in worse]:
         ways.append(f"better on {', '.join(rest)}")
-    if turned := [name for name in people.criteria if name in worse]:
-        low, high = scale or (np.inf, -np.inf)
-        is_worse = np.isin(people.criteria, turned)
-        for ratings in (people.ratings, people.ratings[is_worse]):
-            given = ratings[is_known(ratings)]
-            if np.mean((given < low) | (high < given)) > MOST_OFF:
-                low, high = np.nanquantile(people.ratings, [0, 1])
-        people.ratings[is_worse] = low + high - people.ratings[is_worse]
-        between = f"turned round between {low:g} and {high:g}"
-        ways.append(f"worse on {', '.join(turned)}, whose scores are {between}")
+    for name, ratings in zip(people.criteria, people.ratings):
+        if name in worse:
+            low, high = scale_of(ratings, scale)
+            ratings[:] = low + high - ratings
+            between = f"turned round between {low:g} and {high:g}"
+            ways.append(f"worse on {name}, whose scores are {between}")
     people.notes += [*notes, f"ratings: a higher number is {'; '.join(ways)}"]
     return replace(people)  # without what was computed of the scores as they were given
+
+
+def scale_of(ratings: ndarray, scale: Bounds) -> tuple[float, float]:
+    """Return the lowest and the highest score of the ratings on a criterion: those of the judge's scale, or those given.
+
+    They are the given ones where no scale is known, a rating is below it, or more than `MISTAKES` of
+    them are above it; fewer above it are mistakes of those who wrote them.
+    """
+    given = ratings[is_known(ratings)]
+    low, high = scale or (np.inf, np.inf)
+    if given.min() >= low and np.mean(given > high) <= MISTAKES:
+        return low, high
+    return given.min(), given.max()
 
 
 def gather_ratings(

@@ -97,7 +97,7 @@ def placed_ratings(
             scores[rating.criterion].add(rating.score)
             by_rater[rating.annotator].append(rating.score)
     notes = layout.notes
-    doubt = _unlike(scores) or _unlike(by_rater, MANY, "one rater")
+    doubt = _unlike(scores) or _unlike(by_rater, MANY, "a rater")
     if scale:
         doubt = _off_scale(ratings, *scale, doubt)
     words = Counter(map(plain, scores))
