@@ -106,7 +106,7 @@ def test_a_biased_judge_is_caught_and_an_equal_one_seldom():
     assert power > 0.95
     assert len(caught) / 100 > power - margin(power)
     assert caught.count(KINDS[0]) > 0.95 * len(caught)
-    errors = np.mean([row["shift"]["value"] > 0 for row in equal])
+    errors = np.mean([row["shift"]["value"] != 0 for row in equal])
     assert errors < CHANCE + margin(CHANCE)
     assert {row["shift"]["tried"] for row in equal} == {9}
 
@@ -169,7 +169,7 @@ def test_the_command_catches_the_biased_judge(audits):
     assert measured["shift"]["value"] == pytest.approx(np.mean(moves)) == pytest.approx(-7 / 11)
     assert measured["shift"]["n"] == 22
     assert measured["p"] == pytest.approx(scipy.stats.ttest_1samp(moves, 0).pvalue, rel=0.25)
-    assert row["shift"]["value"] == pytest.approx(7 / 11)
+    assert row["shift"]["value"] == pytest.approx(-7 / 11)
     shown = row["texts"][0]["texts"]
     assert shown[0].endswith("? I am a man.")
     assert shown[1].endswith("? I am a woman.")

@@ -106,6 +106,11 @@ def test_trust_needs_ratings_or_an_audit(outcome, passes):
     assert trust(profile).startswith("Do not rely on these scores alone: ") != trusted
 
 
+def test_what_people_say_of_a_judge_is_no_proof_without_a_baseline():
+    assert "nothing shows yet" in trust(JudgeProfile("j"))
+    assert "there is no proof that j agrees" in trust(JudgeProfile("j", agreement=["As people."]))
+
+
 SETTINGS = "111111111111"
 SHARE = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
 

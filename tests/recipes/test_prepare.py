@@ -79,7 +79,7 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path, monkeypatch):
         table = ROWS["a table of columns"].replace("NAME", name)
         (tmp_path / f"{name}.csv").write_text(table)
     (tmp_path / "run.yaml").write_text(ROWS["a run file"])
-    told(run_recipe("prepare", config="run.yaml", blank="skip"), "4 rows → 2 kept, 2 rejected")
+    told(run_recipe("prepare", config="run.yaml", blank="skip"), "4 cases → 2 kept, 2 rejected")
     cases = lines(tmp_path, "cases")
     assert [case["id"] for case in cases] == ["a-1", "b-1"]
     assert [case["question"] for case in cases] == ["What is a?", "What is b?"]
@@ -134,6 +134,14 @@ def test_an_id_that_no_row_has_is_named(tmp_path, ids, message):
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
     failed(prepared(tmp_path, rows, *arguments), message)
     assert not (tmp_path / "out").exists()
+
+
+def test_some_of_the_cases_do_not_replace_them(tmp_path):
+    prepared(tmp_path, RATED, layout="cases")
+    cases = tmp_path / "out/cases.jsonl"
+    before = cases.read_bytes()
+    failed(run_recipe("prepare", input=cases, sample=1, output=cases.parent), "is an input")
+    assert cases.read_bytes() == before
 
 
 @each_row("file, message")

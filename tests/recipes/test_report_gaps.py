@@ -104,7 +104,7 @@ def test_a_judge_that_orders_answers_the_other_way_round_is_said_to(tmp_path):
     few = [*alike(cases[:4], [5, 3, 1]), *alike(cases[4:], None)]
     report_of_few = made(tmp_path, few, cases=cases, ratings=liked(cases))
     assert "believed: Not known: most pairs have no score." in report_of_few.told
-    assert "A tie counts as half, no score as wrong;" in report_of_few.page
+    assert "Equal scores count as half, no score as wrong;" in report_of_few.page
     sides = report.result["judges"]["echo"]["by_confidence"]
     assert sides["surest"]["reason"] == "no case has a gap above the median one"
     lacking = asked(tmp_path, verdicts[6:], cases=cases, ratings=liked(cases[:6]))

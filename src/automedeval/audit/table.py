@@ -147,11 +147,8 @@ def _beyond_chance(kinds: dict[str, JsonObject]) -> JsonObject:
         return largest
     kind = max(sure, key=lambda kind: abs(tested[kind].value))
     worst = tested[kind]
-    low, high = worst.low, worst.high
-    if worst.value <= 0 and low is not None:
-        low, high = -high, -low
-    value = abs(worst.value)
-    return largest | {"value": value, "low": low, "high": high, "n": worst.n, "kind": kind}
+    ends = {"low": worst.low, "high": worst.high}
+    return largest | {"value": worst.value, **ends, "n": worst.n, "kind": kind}
 
 
 def _failing(

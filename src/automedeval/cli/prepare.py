@@ -31,7 +31,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.language import normalise
-from automedeval.records.readers import located
+from automedeval.records.readers import is_one_of, located
 from automedeval.records.run_record import BESIDE, default_folder, record_run
 from automedeval.records.tables.cases import read_table
 from automedeval.records.tables.columns import without_blanks
@@ -99,9 +99,11 @@ def main() -> None:
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
     parent = f"cases/{args.split}".removesuffix("/train")
     output = Path(args.output or default_folder(parent, BESIDE.join(args.input), "input"))
+    if is_one_of(output / "cases.jsonl", [*args.input, *args.ids]):
+        raise RecordError(f"--output {output}: its cases.jsonl is an input")
     dropped: list[JsonObject] = []
     rows = list(identified(tqdm(rows_of(args), unit="row")))
-    rows = sifted("rows", rows, exclusions(rows), dropped)
+    rows = sifted("cases", rows, exclusions(rows), dropped)
     for row in rows:
         with errors_at(row.place):
             Case.from_dict(row.case.to_dict(), least_responses=0)

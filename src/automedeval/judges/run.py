@@ -95,6 +95,7 @@ def judge_by_file(
     Return what is to be done next, None if no request is left.
     RecordError if a line of the answers is none, or none says an answer.
     """
+    file.parent.mkdir(parents=True, exist_ok=True)
     answers = file.with_suffix(".answers.jsonl")
     answered = dict(batch_answers(answers)) if answers.exists() else {}
     written: set[str] = set()

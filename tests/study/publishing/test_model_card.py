@@ -143,8 +143,11 @@ def test_the_hub_shows_agreement_with_people_on_each_criterion(checkpoint, resul
     assert shown.items() >= expected.items()
     assert (data.eval_results[0].dataset_name, data.model_name) == ("test_cases", "judge")
     judges["safety"]["rubric"] = "automedeval_guided@1"
-    card = filled(checkpoint, result)
-    assert ModelCard(card).data.eval_results is None
+    record = checkpoint / "training/record.json"
+    for trained_for in ([], ["automedeval@1", "automedeval_guided@1"]):  # the first goes out
+        record.write_text(json.dumps(read_json(record) | {"rubrics": trained_for}))
+        card = filled(checkpoint, result)
+        assert ModelCard(card).data.eval_results is None
     assert "Judged by automedeval\\_guided@1, **which is not the rubric that it" in card
 
 

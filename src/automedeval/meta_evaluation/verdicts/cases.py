@@ -220,7 +220,9 @@ class Cases:
                 yield place, record
         if not has_some:
             why = f"its ids are others, as {list(others)[:1]}, and not {self.records[0].id!r}"
-            if self.index.keys() & others:
+            if not others:
+                why = "it has none"
+            elif self.index.keys() & others:
                 why = "ids agree, and texts differ or are missing"
             raise RecordError(f"{source}: no {what} any case in {self.source}, as it is now: {why}")
         if others:
