@@ -147,8 +147,8 @@ def _beyond_chance(kinds: dict[str, JsonObject]) -> JsonObject:
         return largest
     kind = max(sure, key=lambda kind: abs(tested[kind].value))
     worst = tested[kind]
-    ends = {"low": worst.low, "high": worst.high}
-    return largest | {"value": worst.value, **ends, "n": worst.n, "kind": kind}
+    interval = {"low": worst.low, "high": worst.high}
+    return largest | {"value": worst.value, **interval, "n": worst.n, "kind": kind}
 
 
 def _failing(
