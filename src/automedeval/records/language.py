@@ -9,6 +9,7 @@ in German, Dutch, French, Spanish, Italian or Portuguese ("in", "a", "is", "was"
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 
 from automedeval.records.package_data import packaged
 from automedeval.records.questions import question_text
@@ -54,6 +55,7 @@ def told_english(*texts: str) -> bool | None:
     return next((known for known in map(is_english, texts) if known is not None), None)
 
 
+@lru_cache(2**14)
 def _is_other(word: str) -> bool:
     """Return whether a word tells of another language; names and abbreviations ("Sj\u00f6gren", "IL") do not."""
     if word != word.lower():
