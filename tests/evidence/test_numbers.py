@@ -26,6 +26,16 @@ def test_every_text_is_read_and_agrees_with_itself(text):
     assert not differences(text, text)
 
 
+ONES = st.sampled_from(list(KNOWN["ones"].items()))
+
+
+@given(ONES, ONES, ONES, st.sampled_from([" ", " and "]))
+def test_a_number_in_words_is_that_in_digits(thousands, hundreds, ones, joint):
+    (thousand, a), (hundred, b), (one, c) = thousands, hundreds, ones
+    (read,) = numbers(f"Take {thousand} thousand {hundred} hundred{joint}twenty-{one} mg.")
+    assert read.low == int(f"{a}{b}2{c}")
+
+
 @pytest.mark.parametrize(("kind", "base"), [("mass", "mg"), ("volume", "ml")])
 def test_units_are_those_of_pint(kind, base):
     pint = pytest.importorskip("pint")

@@ -72,24 +72,28 @@ def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]
 _UNITS = _meanings(_KNOWN["units"])
 _PER = _meanings(_KNOWN["per"])
 _PERIODS = _meanings({"": _KNOWN["periods"] | _KNOWN["adverbs"]})
-_WORDS = _KNOWN["numbers"] | _KNOWN["times"]
+_WORDS = {"a": 1}  # "a hundred"
+for _table in ("ones", "teens", "tens", "shares", "times"):
+    _WORDS |= _KNOWN[_table]
 # Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others.
 _ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a", "µµiIsK")
-_WORD_LISTS = {name: words for name, words in _KNOWN.items() if name not in ("units", "per")} | {
+_WORD_LISTS = _KNOWN | {
     "unit": list(chain(*_KNOWN["units"].values())),
     "per": list(chain(*_KNOWN["per"].values())),
-    "tens": [word for word, value in _KNOWN["numbers"].items() if value >= 20],
-    "ones": [word for word, value in _KNOWN["numbers"].items() if value in range(1, 10)],
 }
 # Each may name the lists of words and the patterns above it; `period` is what a number counts, or the time between two.
 _PATTERNS = {
-    # "1.000 mg" has two readings and is not read; "1 000" is a thousand, and "2 500 mg tablets" are two.
-    "digits": r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0+(?:[.,]0+)?(?!\d|[.,]\d))"
+    # "1.000 mg" has two readings and is not read; "1 000" is a thousand, and "2 500 mg tablets" are two;
+    # "1 .5 mg" may be 1.5 mg, and in "a dose.5 mg" a sentence may end: neither is read.
+    "digits": r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0*[.,]?0+(?!\d|[.,]\d))"
     r"(?:[1-9]\d{0,2}(?:[,\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?: 000)+"
-    r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)",
-    # Atomic: "twenty-five" is no range.
-    "in_words": r"(?>(?:@tens[ -]@ones|@numbers)\b)",
-    "number": r"(?:@digits|@in_words)(?: @scales(?: and @in_words)?| and a half)?",
+    r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?<!\d )\.\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)",
+    # Atomic: "twenty-five" and "one-hundred-five" are no ranges; "one hundred and two hundred mg" are two numbers.
+    "in_words": r"(?>(?:@tens[ -]@ones|@shares|@tens|@teens|@ones)\b)",
+    "hundreds": r"(?:[ -]hundred(?: and @in_words|(?>(?:[ -]@in_words)?)))?",
+    "behind_scale": r"(?: and @in_words@hundreds|(?>(?:[ -]@in_words@hundreds)?))",
+    "number": r"(?:@digits|@in_words|a(?= @scales\b))(?: and (?:@shares\b|[1-9]/[1-9]|[½¼¾⅓⅔]))?"
+    r"@hundreds(?:[ -]million@behind_scale)?(?:[ -]thousand@behind_scale)?",
     "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
     r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)",
     "age": r"[- ](?:old|of age)",
@@ -97,22 +101,22 @@ _PATTERNS = {
     "halved": r"(?P<half>\b(?<!\d )(?<!and a )(?:half|½|1/2)(?: of (?:(?:an?|the|one) )?"
     r"|(?<!first half)(?<!second half)(?<!last half)(?<!latter half) (?:an?|the|one) )\*{0,2})?",
     # Before a unit, also a no-break space and Markdown.
-    "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of )",
+    "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of (?:an? )?)",
     "base": r"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{2,30} per )(?P<count>@number ?)?(?P<by>@{per}s?)\b)?",
     # Behind an adverb: its clause ends, or goes on with a small word. "Daily dose" and "yearly check-up" say not how often.
     "alone": r"(?=\W*$|[^\w\s]|\s+@go_on\b)",
     "apart": r"@range[ -]?(?P<period>@{periods}s?)\b(?= (?:apart|in between|between))",
-    "times a period": r"(?:@range(?: \(\d+\))? ?(?:times|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))"
-    r"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>@number[ -])?"
+    "a_period": r"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>@number[ -])?"
     r"(?P<period>@{periods}s?)\b|[ -](?P<adverb>@adverbs)\b)",
+    "times a period": r"(?:@range(?: \(\d+\))? ?(?:times?|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))@a_period",
     "every": r"\b(?:every|each) (?:@range[ -]|(?P<other>other ))?(?P<period>@{periods}s?)\b",
     "hourly": r"@range[ -](?P<adverb>hourly)\b",
     "adverb": r"\b(?P<adverb>@adverbs)\b@alone",
     "amount": r"@halved@range@gap(?P<unit>@{unit}s?)(?!\w)(?!@age)@base",
-    "any": r"\d|[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@numbers|@times)\b",
-    "once": r"(once |one time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
+    "any": r"\d|[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
+    "once": r"(once |(?:one|1) time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
     "limit_before": r"@limits(?: a total of| about| of)?\W*$",
-    "limit_after": r"\W*@limits_behind\b",
+    "limit_after": r"(?: of \w+)?@a_period?\W*@limits_behind\b",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
     # "It cannot do you any harm" forbids nothing.
     "forbidding": r"\b@forbids(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)",
@@ -244,26 +248,31 @@ def _ends(match: re.Match) -> tuple[float, float]:
     """Return the least and the largest number of a match; 1 if it has none."""
     groups = match.groupdict()
     high = groups.get("times") or groups.get("high") or "1"
-    low = groups.get("few") or groups.get("low") or high
-    return _value(low), _value(high)
+    low = _value(groups.get("few") or groups.get("low") or high)
+    scales = {} if groups.get("lower") else _KNOWN["scales"]
+    for word, factor in scales.items():  # "two to three hundred"
+        if word in high.lower() and low * factor < _value(high):
+            low *= factor
+    return low, _value(high)
 
 
 def _value(text: str) -> float:
     """Return the value of a number in digits or words."""
-    text = text.lower().strip()
-    whole, _, rest = text.partition(" and ")
-    if rest:  # "two hundred and fifty", "one and a half"
-        return _value(whole) + _value(rest)
+    text = text.lower().strip(" -").removeprefix("and ")
     for word, factor in _KNOWN["scales"].items():
-        if text.endswith(f" {word}"):
-            return factor * _value(text.removesuffix(word))
+        whole, found, rest = text.partition(word)
+        if found:  # "two hundred and fifty"
+            return factor * _value(whole) + _value(rest or "0")
+    whole, _, rest = text.partition(" and ")
+    if rest:  # "one and a half"
+        return _value(whole) + _value(rest)
     if text in _WORDS:
         return _WORDS[text]
     if not re.search(r"[\d½¼¾⅓⅔]", text):
         return sum(_WORDS[word] for word in re.split("[ -]", text))  # "twenty-five"
     if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
         return float(re.sub(r"[,\s]", "", text))
-    whole, fraction = re.findall(r"(\d+(?:[.,]\d+)?(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
+    whole, fraction = re.findall(r"(\d*[.,]?\d+(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
     value = float((whole or "0").replace(",", "."))
     if len(fraction) == 1:
         return value + unicodedata.numeric(fraction)
