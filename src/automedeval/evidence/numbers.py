@@ -19,6 +19,7 @@ from automedeval.records import JsonObject
 from automedeval.records.package_data import packaged
 from automedeval.records.patterns import all_filled, one_of
 
+NEAR = 120  # characters beside a number that may make it a limit
 FACTOR = 2.0  # the least that is marked
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
@@ -191,8 +192,8 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
         if matches:  # struck out
             rest = _READ[form].sub(lambda match: "\0" * len(match[0]), rest)
         for match in matches:
-            before = sentence[: match.start()]
-            behind = sentence[match.end() :]
+            before = sentence[max(0, match.start() - NEAR) : match.start()]
+            behind = sentence[match.end() : match.end() + NEAR]
             limit = _READ["limit_before"].search(before) or _READ["limit_after"].match(behind)
             is_limit = bool(limit) or form == "apart"  # "6 hours apart": at most four times a day
             place = (span.start + match.start(), span.start + match.end(), span)
