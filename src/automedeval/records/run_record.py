@@ -65,7 +65,6 @@ def _shown(value: Any) -> Any:
 
 def record_run(file: Path, *groups: Any) -> None:
     """Write what `describe_run` returns to a JSON file, with the run's date and the number of its processes."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     begun = run_date(file).isoformat()
     write_json(file, describe_run(*groups) | {"date": begun, "processes": process_count()})
 

@@ -142,7 +142,6 @@ class Run(TrainerCallback):
         return before["finished"]
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        (self.output / "training").mkdir(parents=True, exist_ok=True)
         write_json(self.output / "training/record.json", record)
 
     def _remove_checkpoints(self) -> None:
