@@ -84,7 +84,7 @@ def main() -> None:
     files = (read_cases(path, 0, **args.table) for path in args.evaluation_cases)
     data.drop_leaks(assignment, chain.from_iterable(files))
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
-    with new_dataset(args.output) as place:
+    with new_dataset(Path(args.output)) as place:
         facts = data.write(assignment, place, limit)
         used = sorted(case_id for case_id, _ in assignment.keys)
         facts |= {

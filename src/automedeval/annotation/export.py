@@ -75,14 +75,13 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     return texts, counts
 
 
-def write_export(store: Store, folder: str | Path) -> dict[str, int]:
+def write_export(store: Store, folder: Path) -> dict[str, int]:
     """Write the record files of a study; return the number of lines of each, and of scores left out.
 
     A file that would be empty is not written; that of an earlier export is removed. Raise RecordError if a file cannot be
     written, or if the folder has such files that are no earlier export of this study's database.
     """
     texts, counts = exported(store)
-    folder = Path(folder)
     with foreign_errors_at(folder, OSError):
         folder.mkdir(parents=True, exist_ok=True)
         _check_same_study(folder, texts.get("history.jsonl", ""))

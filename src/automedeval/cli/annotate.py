@@ -11,6 +11,7 @@ import socket
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from automedeval.records import RecordError, foreign_errors_at, option
@@ -75,7 +76,7 @@ def main() -> None:
             print(f"{args.address}/invitation/{store.invite(args.invite)}")
             print("of a page with another --host, --port or --url, repeat these", file=sys.stderr)
         elif args.export is not None:
-            counts = write_export(store, args.export)
+            counts = write_export(store, Path(args.export))
             for name, count in counts.items():
                 print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}" if counts else "no answers yet: nothing is written")

@@ -58,14 +58,14 @@ class Stage:
         return f"{'+'.join(self.splits)} of {self.dataset} ({self.fingerprint})"
 
 
-def read_record(checkpoint: str | Path) -> JsonObject | None:
+def read_record(checkpoint: Path) -> JsonObject | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
-    file = Path(checkpoint) / "training/record.json"
+    file = checkpoint / "training/record.json"
     # The loss of a training that diverged is NaN.
     return read_json(file) if file.exists() else None
 
 
-def read_history(checkpoint: str | Path) -> list[Stage]:
+def read_history(checkpoint: Path) -> list[Stage]:
     """Return the stages that a checkpoint was trained in, the latest last; RecordError if its training is not finished."""
     record = read_record(checkpoint)
     if record is None:

@@ -98,8 +98,8 @@ class Journal:
     RecordError on entering, when another process is writing the file; on appending, when the disk is full.
     """
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
+    def __init__(self, path: Path):
+        self.path = path
         self.appended = 0
 
     def __enter__(self) -> "Journal":
