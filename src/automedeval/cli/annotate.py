@@ -69,7 +69,7 @@ def main() -> None:
     study = read_study(args.study)
     with closing(Store(study)) as store:
         if args.invite is not None:
-            if study.annotator(args.invite) is None:
+            if args.invite not in study.annotators:
                 raise RecordError(
                     f"--invite: {args.invite!r} is none of the annotators of {args.study}"
                 )
@@ -129,7 +129,7 @@ def greet(args: AnnotateArguments, store: "Store") -> None:
     print(
         f"answers are kept in {study.database}\n\nAnnotators; a new one's link is shown this once:"
     )
-    for annotator in study.annotators:
+    for annotator in study.annotators.values():
         token = store.invite(annotator.name, anew=False)
         done = store.progress(annotator.name)
         status = (
