@@ -8,7 +8,7 @@ from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
-from automedeval.records.journal import json_lines, write_whole
+from automedeval.records.journal import json_lines, write_lines
 from automedeval.records.types import answer_digest, by_response
 from automedeval.rubrics.slots import renamed
 
@@ -22,8 +22,8 @@ FILES = {
 }
 
 
-def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
-    """Return the text of every record file that is not empty, and the number of lines of each, and of scores left out.
+def exported(store: Store) -> tuple[dict[str, list[JsonObject]], int]:
+    """Return the records of every file, and the number of scores left out.
 
     Scores of the reference, if it was shown as one more response, are in the history alone ("scores of references"): the case
     has no such response.
@@ -68,11 +68,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
             )
     lines["jury.jsonl"] += decided.values()
     lines["history.jsonl"] += store.history()
-    texts = {name: json_lines(records) for name, records in lines.items() if records}
-    counts = {name: len(lines[name]) for name in texts}
-    if references:
-        counts["scores of references"] = references
-    return texts, counts
+    return lines, references
 
 
 def write_export(store: Store, folder: Path) -> dict[str, int]:
@@ -81,25 +77,28 @@ def write_export(store: Store, folder: Path) -> dict[str, int]:
     A file that would be empty is not written; that of an earlier export is removed. Raise RecordError if a file cannot be
     written, or if the folder has such files that are no earlier export of this study's database.
     """
-    texts, counts = exported(store)
+    lines, references = exported(store)
+    counts = {name: len(records) for name, records in lines.items() if records}
     with foreign_errors_at(folder, OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        _check_same_study(folder, texts.get("history.jsonl", ""))
-        for name in FILES:
-            if name in texts:
-                write_whole(folder / name, texts[name])
+        _check_same_study(folder, lines["history.jsonl"])
+        for name, records in lines.items():
+            if records:
+                write_lines(folder / name, records)
             else:
                 (folder / name).unlink(missing_ok=True)
+    if references:
+        counts["scores of references"] = references
     return counts
 
 
-def _check_same_study(folder: Path, history: str) -> None:
+def _check_same_study(folder: Path, history: list[JsonObject]) -> None:
     """Raise RecordError if record files in a folder would be lost: the history of an earlier export begins as ours does."""
     there = [name for name in FILES if (folder / name).exists()]
     earlier = folder / "history.jsonl"
     before = earlier.read_text(encoding="utf-8") if earlier.exists() else ""
-    first, end, _ = history.partition("\n")
-    if there and not (first and before.startswith(first + end)):
+    first = json_lines(history[:1])
+    if there and not (first and before.startswith(first)):
         raise RecordError(
             f"{folder}: its {there[0]} is not of this study's database: choose another folder"
         )
