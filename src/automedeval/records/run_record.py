@@ -1,6 +1,5 @@
 """Describe a run for its record: the arguments, the versions, and the commits of code and models."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -79,8 +78,8 @@ def run_date(file: Path) -> date:
 def run_arguments(file: Path) -> dict:
     """Return the arguments in the record of a run; empty if there is none, or it has none."""
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8"))["arguments"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return dict(read_json(file)["arguments"])
+    except (ValueError, KeyError, TypeError):
         return {}
 
 
