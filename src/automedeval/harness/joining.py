@@ -36,7 +36,7 @@ class LogArguments:
 def read_version(content: CaseFile) -> Answers:
     """Return the answers of one version of a model, with its name where each row says it; RecordError if there are several."""
     table = content.table
-    answers = Answers(str(content.path), None, prompts=False)
+    answers = Answers(str(content.path), prompts=False)
     models = set[str]()
     placed = table.cases if table else ((answers.file, case) for case in content)
     for place, case in placed:
