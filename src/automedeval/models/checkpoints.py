@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -125,7 +126,7 @@ def base_of(folder: Path) -> Path:
     return checkpoint_folder(f"{base}@{revision}" if is_of_hub else base)
 
 
-def fingerprint(folder: Path, settings: list) -> str:
+def fingerprint(folder: Path, settings: Sequence = ()) -> str:
     """Return twelve hexadecimal digits over the `file_digests` of a checkpoint and over `settings`."""
     whole = hashlib.sha256()
     for name, content in file_digests(folder).items():

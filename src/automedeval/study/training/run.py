@@ -57,7 +57,7 @@ def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) ->
         "peft": peft and peft.to_dict(),
         "processes": PartialState().num_processes,
         "rows": digest(encoded),
-        "start": fingerprint(start, []),
+        "start": fingerprint(start),
         "launcher": launcher_of(training),
     }
 
