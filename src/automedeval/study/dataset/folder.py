@@ -29,8 +29,8 @@ from automedeval.records import (
     read_json,
 )
 from automedeval.records.hub_names import HUB_ID
-from automedeval.records.journal import lock, write_json, write_whole
-from automedeval.records.templates import environment
+from automedeval.records.journal import lock, write_json
+from automedeval.records.templates import write_readme
 from automedeval.records.types import take
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
@@ -251,6 +251,5 @@ def write_splits(
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
     """Write the data set's card and its statistics, from which alone the card is filled."""
-    template = environment("automedeval.study.dataset").get_template("dataset_card.md.jinja")
-    write_whole(folder / "README.md", template.render(**statistics).rstrip() + "\n")
+    write_readme(folder, "automedeval.study.dataset", "dataset_card.md.jinja", statistics)
     write_json(folder / "statistics.json", statistics)
