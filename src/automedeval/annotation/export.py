@@ -12,14 +12,14 @@ from automedeval.records.journal import json_lines, write_lines
 from automedeval.records.types import answer_digest, by_response
 from automedeval.rubrics.slots import renamed
 
-FILES = {
-    "ratings.jsonl": "ratings of the responses",  # for report --ratings
-    "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py, report --ratings
-    "preferences.jsonl": "preferences between two verdicts",  # for report --ratings
-    "harm.jsonl": "harm of the responses",  # for report --ratings
-    "jury.jsonl": "the jury's decisions",  # for introspect_revise.py
-    "history.jsonl": "everything that was ever stored, with times",
-}
+FILES = (
+    "ratings.jsonl",  # of the responses, for report --ratings
+    "verdict_ratings.jsonl",  # for --verdict_ratings of build_dataset.py, report --ratings
+    "preferences.jsonl",  # between two verdicts, for report --ratings
+    "harm.jsonl",  # of the responses, for report --ratings
+    "jury.jsonl",  # its decisions, for introspect_revise.py
+    "history.jsonl",  # everything that was ever stored, with times
+)
 
 
 def exported(store: Store) -> tuple[dict[str, list[JsonObject]], int]:
