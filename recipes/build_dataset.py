@@ -60,7 +60,7 @@ class BuildDatasetArguments(TableArguments):
 def main() -> None:
     """Run all steps, write the card, and move the folder to its place."""
     args, encoder_args = parse((BuildDatasetArguments, EncoderArguments), __doc__)
-    plan, rubrics = read_plan(args.plan), rubrics_with(args.rubrics)
+    plan, rubrics = read_plan(Path(args.plan)), rubrics_with(args.rubrics)
     licenses = dict(named.split("=", 1) for named in args.licenses)
     limit = RowLimit.read(args.training)
     # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of ---------------------
