@@ -51,7 +51,10 @@ def index(
     encoder.encode(texts[:32])
 
     def build() -> None:
-        with tempfile.TemporaryDirectory() as folder, open_writer(folder, encoder) as store:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            open_writer(Path(folder), encoder) as store,
+        ):
             store.add(passages)
 
     seconds, _ = in_turns({"ours": build, "peer": lambda: peer.encode(texts)}, repeats)
@@ -65,9 +68,9 @@ def index(
 
 def store_of(passages: list[Passage], encoder: Encoder) -> KnowledgeBase:
     with tempfile.TemporaryDirectory() as folder:
-        with open_writer(folder, encoder) as store:
+        with open_writer(Path(folder), encoder) as store:
             store.add(passages)
-        return KnowledgeBase(folder, lambda: encoder)
+        return KnowledgeBase(Path(folder), lambda: encoder)
 
 
 def read_medquad(file: Path) -> tuple[list[str], dict[str, list[str]]]:

@@ -181,7 +181,7 @@ def plan(
     ours = ["--config", str(options.config), *common]
     given, _ = parse(ours)
     update = given.per_device_train_batch_size * given.gradient_accumulation_steps
-    splits = [split for split in read_statistics(options.dataset)["splits"] if split != TEST]
+    splits = [split for split in read_statistics(Path(options.dataset))["splits"] if split != TEST]
     encoder = PromptEncoder.from_checkpoint(options.model, given.chat_template_path)
     found, _ = read_rows(options.dataset, "+".join(splits))
     made = tokenize(found, options.dataset, encoder, given.max_length)

@@ -60,7 +60,7 @@ class BuildDatasetArguments(TableArguments):
 def main() -> None:
     """Run all steps, write the card, and move the folder to its place."""
     args, encoder_args = parse((BuildDatasetArguments, EncoderArguments), __doc__)
-    plan, rubrics = read_plan(args.plan), rubrics_with(args.rubrics)
+    plan, rubrics = read_plan(Path(args.plan)), rubrics_with(args.rubrics)
     licenses = dict(named.split("=", 1) for named in args.licenses)
     limit = RowLimit.read(args.training)
     # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of ---------------------
@@ -84,7 +84,7 @@ def main() -> None:
     files = (read_cases(path, 0, **args.table) for path in args.evaluation_cases)
     data.drop_leaks(assignment, chain.from_iterable(files))
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
-    with new_dataset(args.output) as place:
+    with new_dataset(Path(args.output)) as place:
         facts = data.write(assignment, place, limit)
         used = sorted(case_id for case_id, _ in assignment.keys)
         facts |= {

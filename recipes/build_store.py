@@ -47,7 +47,7 @@ def main() -> None:
 
     encoder = encoder_args.load()
     tokens = min(TOKENS, encoder.max_tokens)
-    with open_writer(args.store, encoder, tokens, args.qdrant_url) as store:
+    with open_writer(Path(args.store), encoder, tokens, args.qdrant_url) as store:
         record_run(Path(args.store) / "run.json", args, encoder_args)
         counts, ids, rows = Counter(), set(), []
         with tqdm(total=0, unit="passage") as bar:

@@ -62,7 +62,7 @@ def main() -> None:
             f"fill in a copy of the file there; then run the same command again. To go on without the jury: --waiting keep_old"
         )
         return
-    with new_dataset(args.output) as folder:
+    with new_dataset(Path(args.output)) as folder:
         facts = write_round(folder, dataset, recorded, records, discussion, limit)
         facts |= {"folder": Path(args.output).name, "version": automedeval.__version__}
         write_card(folder, facts)

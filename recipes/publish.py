@@ -133,9 +133,9 @@ def about_model(folder: Path, args: PublishArguments, about: CardArguments) -> d
     )
 
     needed = ("judges", "main_judge", "cases", "settings")
-    result = read_result(about.agreement, *needed) if about.agreement else None
-    audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
-    template, digest = read_text(MODEL_CARD), fingerprint(folder, [])
+    result = read_result(Path(about.agreement), *needed) if about.agreement else None
+    audit = read_result(Path(about.audit), "perturbations", "judge") if about.audit else None
+    template, digest = read_text(MODEL_CARD), fingerprint(folder)
     card = fill_card(
         template, folder, digest, args.repo, about.license, about.base_model, result, audit
     )

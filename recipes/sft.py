@@ -50,6 +50,7 @@ from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import write_json
 from automedeval.records.run_record import describe_run, run_date
+from automedeval.records.templates import write_readme
 from automedeval.study.training import stages, start
 from automedeval.study.training.run import Run, first_for_all, identity_of, launcher_of
 
@@ -141,7 +142,9 @@ def main(script_args, training_args, model_args) -> None:
     state = PartialState()
     if state.is_main_process:
         complete_adapter(output, base_of(folder))
-        stages.write_card(output, training_run.record)
+        write_readme(
+            output, "automedeval.study.training", "checkpoint_card.md.jinja", training_run.record
+        )
         training_run.finish()
     state.wait_for_everyone()  # a process that ends while others work can take them along
     trainer.end()

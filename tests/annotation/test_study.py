@@ -43,7 +43,7 @@ def write_questions(folder, **changed) -> str:
 
 def test_defaults_and_plans(tmp_path):
     study = a_study(tmp_path, prefer={"judges": ["y", "x"], "overlap": 1, "raters": 2}, rate=None)
-    plan = KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))
+    plan = KindPlan("prefer", 2, 1, ("attending", "chief", "master_candidate"), 3, ("y", "x"), None)
     assert study.plans == {"prefer": plan}
     assert study.items[0].key == "prefer/case-0/y/x"
     assert study.items[1].key == "prefer/case-1/y/x"

@@ -13,10 +13,10 @@ from tables import rows_of
 
 from automedeval.models.checkpoints import Stage
 from automedeval.records.tables.cases import read_cases
+from automedeval.records.templates import write_readme
 from automedeval.rubrics.published import files_to_publish
 from automedeval.study.publishing.checks import CARD, check, contents_of
 from automedeval.study.publishing.paths import read_bytes
-from automedeval.study.training.stages import write_card
 
 # Of a training, as recipes/sft.py writes it.
 RECORD: dict[str, Any] = rows_of(str(ROOT / "tests/publishing/test_model_card.py"))["record"]
@@ -33,7 +33,7 @@ def trained(model: Path, folder: Path, **changes: Any) -> Path:
     record = RECORD | {"history": [vars(stage_of("stage1"))], "finished": True} | changes
     (folder / "training").mkdir()
     (folder / "training/record.json").write_text(json.dumps(record))
-    write_card(folder, record)
+    write_readme(folder, "automedeval.study.training", "checkpoint_card.md.jinja", record)
     return folder
 
 

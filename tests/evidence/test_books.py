@@ -116,12 +116,12 @@ def test_locked_and_scanned_pdfs_are_told_and_an_empty_password_locks_none(tmp_p
 
 def test_books_are_found_in_folders_and_wrong_ones_refused(tmp_path):
     with pytest.raises(RecordError, match="no book"):
-        find_books([tmp_path])
+        find_books([str(tmp_path)])
     with pytest.raises(RecordError, match="no such file"):
-        find_books([tmp_path / "c.md"])
+        find_books([f"{tmp_path}/c.md"])
     (tmp_path / "deep").mkdir()
     for name in ("b.txt", "a.md", "deep/c.md", "notes.docx", ".hidden.md"):
         written(tmp_path / name, "text.")
-    books, skipped = find_books([tmp_path, tmp_path / "a.md"])  # the same file counts once
+    books, skipped = find_books([str(tmp_path), f"{tmp_path}/a.md"])  # the same file counts once
     assert [book.file.name for book in books] == ["a.md", "b.txt", "c.md"]
     assert skipped == {".docx": 1}

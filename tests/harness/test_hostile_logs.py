@@ -31,7 +31,7 @@ JSON = st.recursive(
 def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
     """Return the cases of a log, the number of its records that the lines count, and the lines."""
     try:
-        cases, notes = join_logs([f"m={log}"], LogArguments(**more))
+        cases, notes = join_logs([f"m={log}"], LogArguments(**more), {})
     except RecordError as error:
         if not str(error).startswith("no answer: "):
             raise

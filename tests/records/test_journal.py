@@ -43,8 +43,9 @@ def test_a_second_writer_is_refused(tmp_path):
 
 APPEND = """
 import sys
+from pathlib import Path
 from automedeval.records.journal import Journal
-with Journal(sys.argv[1]) as journal:
+with Journal(Path(sys.argv[1])) as journal:
     for number in range(10**9):
         journal.append({"n": number, "text": "x" * int(sys.argv[2])})
 """

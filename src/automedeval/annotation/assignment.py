@@ -19,7 +19,6 @@ from automedeval.annotation.study import (
     Annotator,
     Item,
     Study,
-    number_able,
 )
 from automedeval.records import JsonObject
 
@@ -79,13 +78,12 @@ def free_items(
     for number, (kind, plan) in enumerate(study.plans.items()):
         if annotator.role not in plan.roles:
             continue
-        able = number_able(study.annotators, plan.roles)
         for place, item in enumerate(item for item in study.items if item.kind == kind):
             count = taken.get(item.key, 0)
             is_shared = place < plan.overlap
             # The overlap goes to everybody, however many answered it and then left the study.
             if (is_shared or count < item.needed) and (kind, item.case_id) not in seen:
-                rank = (number, not is_shared, count if item.needed < able else 0, place)
+                rank = (number, not is_shared, count if item.needed < plan.able else 0, place)
                 free.append((rank, item))
     return [item for _, item in sorted(free, key=itemgetter(0))]
 

@@ -8,22 +8,22 @@ from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.records import JsonObject, RecordError, foreign_errors_at
-from automedeval.records.journal import json_lines, write_whole
+from automedeval.records.journal import json_lines, write_lines
 from automedeval.records.types import answer_digest, by_response
 from automedeval.rubrics.slots import renamed
 
-FILES = {
-    "ratings.jsonl": "ratings of the responses",  # for report --ratings
-    "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py, report --ratings
-    "preferences.jsonl": "preferences between two verdicts",  # for report --ratings
-    "harm.jsonl": "harm of the responses",  # for report --ratings
-    "jury.jsonl": "the jury's decisions",  # for introspect_revise.py
-    "history.jsonl": "everything that was ever stored, with times",
-}
+FILES = (
+    "ratings.jsonl",  # of the responses, for report --ratings
+    "verdict_ratings.jsonl",  # for --verdict_ratings of build_dataset.py, report --ratings
+    "preferences.jsonl",  # between two verdicts, for report --ratings
+    "harm.jsonl",  # of the responses, for report --ratings
+    "jury.jsonl",  # its decisions, for introspect_revise.py
+    "history.jsonl",  # everything that was ever stored, with times
+)
 
 
-def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
-    """Return the text of every record file that is not empty, and the number of lines of each, and of scores left out.
+def exported(store: Store) -> tuple[dict[str, list[JsonObject]], int]:
+    """Return the records of every file, and the number of scores left out.
 
     Scores of the reference, if it was shown as one more response, are in the history alone ("scores of references"): the case
     has no such response.
@@ -68,39 +68,37 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
             )
     lines["jury.jsonl"] += decided.values()
     lines["history.jsonl"] += store.history()
-    texts = {name: json_lines(records) for name, records in lines.items() if records}
-    counts = {name: len(lines[name]) for name in texts}
-    if references:
-        counts["scores of references"] = references
-    return texts, counts
+    return lines, references
 
 
-def write_export(store: Store, folder: str | Path) -> dict[str, int]:
+def write_export(store: Store, folder: Path) -> dict[str, int]:
     """Write the record files of a study; return the number of lines of each, and of scores left out.
 
     A file that would be empty is not written; that of an earlier export is removed. Raise RecordError if a file cannot be
     written, or if the folder has such files that are no earlier export of this study's database.
     """
-    texts, counts = exported(store)
-    folder = Path(folder)
+    lines, references = exported(store)
+    counts = {name: len(records) for name, records in lines.items() if records}
     with foreign_errors_at(folder, OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        _check_same_study(folder, texts.get("history.jsonl", ""))
-        for name in FILES:
-            if name in texts:
-                write_whole(folder / name, texts[name])
+        _check_same_study(folder, lines["history.jsonl"])
+        for name, records in lines.items():
+            if records:
+                write_lines(folder / name, records)
             else:
                 (folder / name).unlink(missing_ok=True)
+    if references:
+        counts["scores of references"] = references
     return counts
 
 
-def _check_same_study(folder: Path, history: str) -> None:
+def _check_same_study(folder: Path, history: list[JsonObject]) -> None:
     """Raise RecordError if record files in a folder would be lost: the history of an earlier export begins as ours does."""
     there = [name for name in FILES if (folder / name).exists()]
     earlier = folder / "history.jsonl"
     before = earlier.read_text(encoding="utf-8") if earlier.exists() else ""
-    first, end, _ = history.partition("\n")
-    if there and not (first and before.startswith(first + end)):
+    first = json_lines(history[:1])
+    if there and not (first and before.startswith(first)):
         raise RecordError(
             f"{folder}: its {there[0]} is not of this study's database: choose another folder"
         )

@@ -72,10 +72,10 @@ class Store(db.Database):
         with self.transaction():
             query = "SELECT annotator FROM invitations WHERE digest = ?"
             row = self._connection.execute(query, [_digest(token)]).fetchone()
-        return None if row is None else self.study.annotator(row.annotator)
+        return None if row is None else self.study.annotators.get(row.annotator)
 
     def _annotator(self, annotator: str) -> Annotator:
-        if (who := self.study.annotator(annotator)) is None:
+        if (who := self.study.annotators.get(annotator)) is None:
             raise NotYours("You do not take part in this study.")
         return who
 

@@ -8,7 +8,7 @@ bad, how likely and by what the worst harm of each response is).
 
 import json
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -75,16 +75,17 @@ class Annotator:
 class KindPlan:
     """How the items of one kind are assigned.
 
-    An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`. Of the cases, `draw` are
-    drawn at random (None: all). The verdicts of `judges` are rated, or two judges are compared.
+    An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`, of whom there are `able`.
+    Of the cases, `draw` are drawn at random (None: all). The verdicts of `judges` are rated, or two judges are compared.
     """
 
     kind: str
     raters: int
     overlap: int
     roles: tuple[str, ...]
+    able: int
     judges: tuple[str, ...]
-    draw: int | None = None
+    draw: int | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class Study:
     response_counts: Mapping[str, int]  # case id → number of the case's own responses
     verdicts: Verdicts
     disputes: Mapping[str, Dispute]  # case id → the mistake that the jury decides
-    annotators: tuple[Annotator, ...]
+    annotators: Mapping[str, Annotator]  # by name, in the order of the file
     plans: Mapping[str, KindPlan]  # by kind, in the order of the file
     items: tuple[Item, ...]  # in the order in which they are assigned
     seed: int
@@ -140,9 +141,6 @@ class Study:
         content += sorted(judged, key=json.dumps)
         content += sorted(disputed, key=json.dumps)
         return digest(content)
-
-    def annotator(self, name: str) -> Annotator | None:
-        return {annotator.name: annotator for annotator in self.annotators}.get(name)
 
     def case_of(self, item: Item) -> Case:
         """Return the case as shown for an item; the order of an assignment holds indices of its responses."""
@@ -210,20 +208,19 @@ class _StudyReader(YamlFile):
                 cases[case_id] = judged
             if (verdict.rationale or "").strip():
                 verdicts[case_id, judge] = verdict
-        plans = self.plans(content, annotators, verdicts)
+        plans = self.plans(content, annotators.values(), verdicts)
         disputes: dict[str, Dispute] = {}
         if "jury" in plans:
             queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
             disputes = read_disputes(queue, given, rubrics_with([]) | {rubric.name: rubric})
         items = []
         for plan in plans.values():
-            able = number_able(annotators, plan.roles)
             asked = list(disputes) if plan.kind == "jury" else self.askable(plan, cases, verdicts)
             asked = self.drawn(plan, asked, seed)
             if order == "random":
                 asked = random.Random(f"{seed}:order").sample(asked, len(asked))
             for place, case_id in enumerate(asked):
-                needed = able if place < plan.overlap else plan.raters
+                needed = plan.able if place < plan.overlap else plan.raters
                 judges = _judges_on(case_id, plan, verdicts)
                 compared = judges if plan.kind == "prefer" else ()
                 key = "/".join((plan.kind, case_id, *compared))
@@ -233,7 +230,7 @@ class _StudyReader(YamlFile):
         return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
 
     def plans(
-        self, content: Mapping, annotators: Sequence[Annotator], verdicts: Verdicts
+        self, content: Mapping, annotators: Iterable[Annotator], verdicts: Verdicts
     ) -> dict[str, KindPlan]:
         """Return the plans of the kinds that the study has, in the order of the file."""
         kinds = [kind for kind in content if kind in KINDS]
@@ -265,7 +262,7 @@ class _StudyReader(YamlFile):
         chosen = set(random.Random(f"{seed}:draw:{plan.kind}").sample(sorted(ids), plan.draw))
         return [case_id for case_id in ids if case_id in chosen]
 
-    def annotators(self, content: Mapping) -> tuple[Annotator, ...]:
+    def annotators(self, content: Mapping) -> dict[str, Annotator]:
         annotators = {}
         for number, entry in enumerate(self.take(content, "annotators", list)):
             inside = f"annotators[{number}]."
@@ -278,7 +275,7 @@ class _StudyReader(YamlFile):
             annotators[name] = annotator
         if not annotators:
             self.fail("annotators", "needs one annotator at least")
-        return tuple(annotators.values())
+        return annotators
 
     def rubrics(self, content: Mapping) -> tuple[Rubric, Questions]:
         name = self.take(content, "rubric", str, "automedeval")
@@ -322,7 +319,7 @@ class _StudyReader(YamlFile):
         self,
         kind: str,
         entry: Any,
-        annotators: Sequence[Annotator],
+        annotators: Iterable[Annotator],
         verdicts: Verdicts,
     ) -> KindPlan:
         entry = {} if entry is None else entry
@@ -333,7 +330,7 @@ class _StudyReader(YamlFile):
         overlap = self.take(entry, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(entry, "draw", int, None, inside=inside)
         roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
-        able = number_able(annotators, roles)
+        able = sum(annotator.role in roles for annotator in annotators)
         if not 1 <= raters <= able:
             allowed = f"must be from 1 to the {able} annotators with the roles"
             self.fail(f"{inside}raters", f"{allowed}, not {raters}")
@@ -347,12 +344,7 @@ class _StudyReader(YamlFile):
         for judge in sorted(set(judges) - set(judging)):
             fault = f"no valid verdict with a rationale of {judge!r} on these cases"
             self.fail(f"{inside}judges", fault)
-        return KindPlan(kind, raters, overlap, roles, judges, draw)
-
-
-def number_able(annotators: Iterable[Annotator], roles: Collection[str]) -> int:
-    """Return how many annotators have one of the roles."""
-    return sum(annotator.role in roles for annotator in annotators)
+        return KindPlan(kind, raters, overlap, roles, able, judges, draw)
 
 
 def _judges_on(case_id: str, plan: KindPlan, verdicts: Verdicts) -> tuple[str, ...]:

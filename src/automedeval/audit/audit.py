@@ -87,7 +87,6 @@ def audit_judge(
     if isinstance(judge, Judge) and not checklist:
         judge = replace(judge, orders=ORDERS)
     output = Path(args.output)
-    output.mkdir(parents=True, exist_ok=True)
 
     planned = [judge.plan(case) for case in cases.records]
     requests = list(chain.from_iterable(planned))

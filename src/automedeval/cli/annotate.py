@@ -11,6 +11,7 @@ import socket
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from automedeval.records import RecordError, foreign_errors_at, option
@@ -68,14 +69,14 @@ def main() -> None:
     study = read_study(args.study)
     with closing(Store(study)) as store:
         if args.invite is not None:
-            if study.annotator(args.invite) is None:
+            if args.invite not in study.annotators:
                 raise RecordError(
                     f"--invite: {args.invite!r} is none of the annotators of {args.study}"
                 )
             print(f"{args.address}/invitation/{store.invite(args.invite)}")
             print("of a page with another --host, --port or --url, repeat these", file=sys.stderr)
         elif args.export is not None:
-            counts = write_export(store, args.export)
+            counts = write_export(store, Path(args.export))
             for name, count in counts.items():
                 print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}" if counts else "no answers yet: nothing is written")
@@ -128,7 +129,7 @@ def greet(args: AnnotateArguments, store: "Store") -> None:
     print(
         f"answers are kept in {study.database}\n\nAnnotators; a new one's link is shown this once:"
     )
-    for annotator in study.annotators:
+    for annotator in study.annotators.values():
         token = store.invite(annotator.name, anew=False)
         done = store.progress(annotator.name)
         status = (

@@ -94,7 +94,6 @@ def main() -> None:
     inputs = (verdicts_file(args.verdicts), args.cases or args.verdicts)
     if is_one_of(output, inputs):
         raise RecordError(f"--output {output}: this is an input")
-    output.parent.mkdir(parents=True, exist_ok=True)
     if args.to == "preferences":
         judged = {verdict.case_id: cases[verdict.case_id] for verdict in verdicts}
         return export_preferences(args, Cases(list(judged.values()), args.cases), output)

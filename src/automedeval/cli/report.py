@@ -57,7 +57,6 @@ def pass_gate(args: ReportArguments) -> int:
     )
     print("\n".join(map(printable, lines)))
     if args.output:
-        file.parent.mkdir(parents=True, exist_ok=True)
         write_json(file, record)
     return record["status"]
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import JsonObject, RecordError, check_least, option
@@ -50,7 +51,7 @@ class KnowledgeArguments:
         # Imported here: it loads heavy libraries, and many runs use no knowledge.
         from automedeval.evidence.store import KnowledgeBase
 
-        base = KnowledgeBase(self.store, partial(encoder.load, device), self.qdrant_url)
+        base = KnowledgeBase(Path(self.store), partial(encoder.load, device), self.qdrant_url)
         fingerprint = f"{base.encoder.fingerprint}:{base.content}:{PASSAGES}"
         return partial(base.search, limit=PASSAGES), fingerprint
 

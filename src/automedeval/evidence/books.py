@@ -158,14 +158,14 @@ class Book:
         return passages
 
 
-def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
+def find_books(paths: Sequence[str]) -> tuple[list[Book], Counter[str]]:
     """Open files, and those inside folders (recursively) in the order of their names, each once; a path may be KIND=PATH.
 
     Returns the books, and the number of skipped files inside folders, by suffix.
     """
     kinds: dict[Path, str] = {}
     skipped: Counter[str] = Counter()
-    for kind, place in map(named_file, map(str, paths)):
+    for kind, place in map(named_file, paths):
         path = Path(place)
         if not path.is_dir():
             kinds.setdefault(path, kind)
@@ -175,9 +175,7 @@ def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
             else:
                 skipped[file.suffix.lower() or file.name] += 1
     if not kinds:
-        raise RecordError(
-            f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}"
-        )
+        raise RecordError(f"{', '.join(paths)}: no book; a book is one of {', '.join(SUFFIXES)}")
     return [Book(file, kind) for file, kind in kinds.items()], skipped
 
 

@@ -39,10 +39,11 @@ def spans(text: str) -> Iterator[Span]:
     last = 0
     was_item = False
     for line in _LINE.finditer(text):
-        bullet = _BULLET.match(line[0])
-        is_item = bool(bullet or _TABLE.search(line[0]) or _QUOTE.match(line[0]))
-        heading = _HEADING.fullmatch(line[0].strip())
-        indent = len(line[0]) - len(line[0].lstrip()) if is_item else -1
+        written = line[0]
+        bullet = _BULLET.match(written)
+        is_item = bool(bullet or _TABLE.search(written) or _QUOTE.match(written))
+        heading = _HEADING.fullmatch(written.strip())
+        indent = len(written) - len(written.lstrip()) if is_item else -1
         is_below = not (is_item or was_item) and text[last : line.start()] == "\n"
         if heading:
             lists = []
@@ -52,13 +53,13 @@ def spans(text: str) -> Iterator[Span]:
         last = line.end()
         was_item = is_item
         start = end = 0
-        for start, end in _sentences(line[0], bullet.end() if bullet else 0):
+        for start, end in _sentences(written, bullet.end() if bullet else 0):
             yield Span(line.start() + start, line.start() + end, above)
-        words = _MARKUP.sub("", line[0][start:end]).strip(" :|")
+        words = _MARKUP.sub("", written[start:end]).strip(" :|")
         if heading:
             lists = [(-2, words)]  # which no indent takes away
-        elif _opens_list(line[0].rstrip(" *_"), text[line.end() :].lstrip("\n")):
-            lists.append((-1 if _TABLE.search(line[0]) else indent, words))
+        elif _opens_list(written.rstrip(" *_"), text[line.end() :].lstrip("\n")):
+            lists.append((-1 if _TABLE.search(written) else indent, words))
 
 
 def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:

@@ -43,14 +43,12 @@ class KnowledgeBase:
     passages. RecordError: no store, another encoder, a folder that another process fills, or a server that does not answer.
     """
 
-    def __init__(
-        self, store: str | Path, load_encoder: Callable[[], Encoder], url: str | None = None
-    ):
+    def __init__(self, store: Path, load_encoder: Callable[[], Encoder], url: str | None = None):
         self.place, self._collection = _place(store, url)
         missing = RecordError(
             f"{self.place}: no knowledge store; build one with recipes/build_store.py"
         )
-        if url is None and not Path(store, META_INFO_FILENAME).exists():
+        if url is None and not (store / META_INFO_FILENAME).exists():
             raise missing
         # Paper: Pinecone, which approximates. Books have some ten thousand passages, so each query is compared with all of
         # them: a folder's always are, a server's if it is asked to.
@@ -142,7 +140,7 @@ class StoreWriter:
 
 @contextmanager
 def open_writer(
-    store: str | Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None
+    store: Path, encoder: Encoder, tokens: int = TOKENS, url: str | None = None
 ) -> Iterator[StoreWriter]:
     """Open a store for passages of at most so many tokens, a new one or one that was built with the same settings.
 
@@ -161,7 +159,7 @@ def open_writer(
             vectors = models.VectorParams(size=encoder.dimensions, distance=models.Distance.DOT)
             client.create_collection(collection, vectors, metadata=settings)
         _refuse_change(place, client, collection, settings)
-        for file in Path(store).rglob("*.sqlite"):
+        for file in store.rglob("*.sqlite"):
             # Qdrant commits a folder's passages one by one, which takes a quarter of the time with a log written ahead.
             with closing(sqlite3.connect(file)) as database:
                 database.execute("PRAGMA journal_mode=WAL")
@@ -182,13 +180,13 @@ def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[mo
             return
 
 
-def _place(store: str | Path, url: str | None) -> tuple[str, str]:
+def _place(store: Path, url: str | None) -> tuple[str, str]:
     """Return where a store is, for messages, and the name of its collection."""
-    name = Path(store).resolve().name if url else COLLECTION
+    name = store.resolve().name if url else COLLECTION
     return (f"{shown_address(url)}: {name}" if url else str(store)), name
 
 
-def _connect(store: str | Path, url: str | None) -> QdrantClient:
+def _connect(store: Path, url: str | None) -> QdrantClient:
     """Open a server or a folder; RecordError if it cannot be opened, or another process does not close the folder in time."""
     if url is not None:
         key = os.environ.get("QDRANT_API_KEY")

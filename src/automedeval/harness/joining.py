@@ -36,7 +36,7 @@ class LogArguments:
 def read_version(content: CaseFile) -> Answers:
     """Return the answers of one version of a model, with its name where each row says it; RecordError if there are several."""
     table = content.table
-    answers = Answers(str(content.path), None, prompts=False)
+    answers = Answers(str(content.path), prompts=False)
     models = set[str]()
     placed = table.cases if table else ((answers.file, case) for case in content)
     for place, case in placed:
@@ -59,7 +59,7 @@ def read_version(content: CaseFile) -> Answers:
 
 
 def join_logs(
-    values: Sequence[str], args: LogArguments, tables: Mapping[str, CaseFile] | None = None
+    values: Sequence[str], args: LogArguments, tables: Mapping[str, CaseFile]
 ) -> tuple[list[Case], list[str]]:
     """Return the cases of several logs or tables, FILE or NAME=FILE, and lines on what was joined and what was left out.
 
@@ -69,7 +69,7 @@ def join_logs(
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined,
     or no two of several answer the same question.
     """
-    logs = _logs_by_model(values, tables or {})
+    logs = _logs_by_model(values, tables)
     several = set[str]()
     for log in logs.values():  # the questions that one has several times with ids
         asked = Counter(key_of(answer.question) for answer in log.answers if answer.id)

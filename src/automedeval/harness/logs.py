@@ -60,7 +60,7 @@ class Answers:
     """The answers of one log, or of a table of one version: a case with one response for each, whose model has no name yet."""
 
     file: str
-    model: str | None  # None where the log has no name of it
+    model: str = ""  # "" where the log has no name of it
     answers: list[Case] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # reason → number of records
     notes: Counter[str] = field(default_factory=Counter)  # what else is to be told → of how many
@@ -134,7 +134,7 @@ def read_log(path: str) -> Answers:
         lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
         filters = [_find(str, line, "filter") for line in lines]
         first = [line for line, name in zip(lines, filters) if name == filters[0]]
-        log = Answers(path, None)
+        log = Answers(path)
         log.left_out[FILTERED] = len(lines) - len(first)
         return log.read("record", first, _lm_eval)
     content = _parsed(text, path)
@@ -142,7 +142,7 @@ def read_log(path: str) -> Answers:
         return _inspect(path, content)
     if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
         raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
-    log = Answers(str(file), _find(str, content, "adapter_spec", "model") or None)
+    log = Answers(str(file), _find(str, content, "adapter_spec", "model"))
     return log.read("request", _find(list, content, "request_states"), _helm)
 
 
@@ -192,7 +192,7 @@ def _lm_eval(line: Any, place: str) -> Sample | str:
 
 
 def _inspect(path: str, content: JsonObject) -> Answers:
-    log = Answers(path, _find(str, content, "eval", "model") or None)
+    log = Answers(path, _find(str, content, "eval", "model"))
     samples = _find(list, content, "samples")
     status = content.get("status")
     if status != "success":

@@ -4,7 +4,6 @@ transformers and sentence-transformers give the same numbers, which a test compa
 torch: a user would wait for that before each first verdict.
 """
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from automedeval.models.batches import BATCH_TOKENS_ON_CPU, batches
+from automedeval.models.checkpoints import ADAPTER
+from automedeval.records import read_json
 
 
 class Bert:
@@ -27,7 +28,7 @@ class Bert:
     """
 
     def __init__(self, folder: Path, window: int, device: str = "cpu", adapter: Path | None = None):
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = read_json(folder / "config.json")
         self.device = torch.device(device)
         self.dimensions = int(config["hidden_size"])
         self._heads = config["num_attention_heads"]
@@ -140,7 +141,7 @@ class Bert:
 
 def _merge(weights: dict[str, Tensor], adapter: Path) -> None:
     """Add the low-rank matrices of an adapter to the weights (Hu et al. 2022), and put its head beside them."""
-    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    config = read_json(adapter / ADAPTER)
     added = load_file(adapter / "adapter_model.safetensors")
     for name, matrix in added.items():
         place = name.removeprefix("base_model.model.").removeprefix("bert.")

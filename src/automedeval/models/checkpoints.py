@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -58,14 +59,14 @@ class Stage:
         return f"{'+'.join(self.splits)} of {self.dataset} ({self.fingerprint})"
 
 
-def read_record(checkpoint: str | Path) -> JsonObject | None:
+def read_record(checkpoint: Path) -> JsonObject | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
-    file = Path(checkpoint) / "training/record.json"
+    file = checkpoint / "training/record.json"
     # The loss of a training that diverged is NaN.
     return read_json(file) if file.exists() else None
 
 
-def read_history(checkpoint: str | Path) -> list[Stage]:
+def read_history(checkpoint: Path) -> list[Stage]:
     """Return the stages that a checkpoint was trained in, the latest last; RecordError if its training is not finished."""
     record = read_record(checkpoint)
     if record is None:
@@ -125,7 +126,7 @@ def base_of(folder: Path) -> Path:
     return checkpoint_folder(f"{base}@{revision}" if is_of_hub else base)
 
 
-def fingerprint(folder: Path, settings: list) -> str:
+def fingerprint(folder: Path, settings: Sequence = ()) -> str:
     """Return twelve hexadecimal digits over the `file_digests` of a checkpoint and over `settings`."""
     whole = hashlib.sha256()
     for name, content in file_digests(folder).items():

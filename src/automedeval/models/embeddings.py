@@ -3,7 +3,6 @@
 An encoder says in its modules.json how the vectors of a text's tokens become one. Code inside a checkpoint is never run.
 """
 
-import json
 import threading
 import unicodedata
 from collections import Counter
@@ -179,7 +178,7 @@ def plain_window(folder: Path) -> int | None:
     )
     try:
         network, modules, pooling, text, words, tokenizer = (
-            json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names
+            read_json(folder / f"{name}.json") for name in names
         )
         facts = [
             PLAIN_BERT.items() <= (PLAIN_BERT_DEFAULTS | network).items(),
@@ -191,7 +190,7 @@ def plain_window(folder: Path) -> int | None:
             (folder / "model.safetensors").is_file(),
         ]
         return int(text["max_seq_length"]) if all(facts) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -171,7 +171,7 @@ class LocalChat(Chat):
     @cached_property
     def checkpoint(self) -> str:  # type: ignore[override]
         """Twelve hexadecimal digits over the checkpoint alone."""
-        return fingerprint(self.folder, [])
+        return fingerprint(self.folder)
 
     def prepare(self) -> None:
         """Load the network now."""

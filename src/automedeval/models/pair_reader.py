@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.models.checkpoints import loading
+from automedeval.models.checkpoints import ADAPTER, loading
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
 
@@ -28,7 +28,7 @@ class PairReader:
     tokens: int = PAIR_TOKENS
 
     def __post_init__(self) -> None:
-        if not (self.adapter / "adapter_config.json").is_file():
+        if not (self.adapter / ADAPTER).is_file():
             raise RecordError(f"no adapter at {self.adapter}")
 
     @cached_property

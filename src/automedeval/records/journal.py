@@ -24,12 +24,14 @@ from automedeval.records.readers import lock_file, read_lines
 def replacing(path: Path) -> Iterator[Path]:
     """Yield the name of a file to write; on leaving, it takes the place of `path`, and after an error it is deleted.
 
-    The name is this writer's own: of several processes that write one file at once, the last one's content stays, whole.
+    The folder that both lie in is made. The name is this writer's own: of several processes that write one file at once, the
+    last one's content stays, whole.
     RecordError if the file cannot be written.
     """
     scratch = path.with_name(f".automedeval-{uuid.uuid4().hex}.tmp")
     try:
         with foreign_errors_at(path, OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
             yield scratch
             scratch.replace(path)
     finally:
@@ -96,8 +98,8 @@ class Journal:
     RecordError on entering, when another process is writing the file; on appending, when the disk is full.
     """
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
+    def __init__(self, path: Path):
+        self.path = path
         self.appended = 0
 
     def __enter__(self) -> "Journal":

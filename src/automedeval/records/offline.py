@@ -52,8 +52,7 @@ def _hook() -> None:
 
 def stay_offline() -> None:
     """Refuse every connection to another machine from now on, in this process and those that it starts; no Hub is asked."""
-    os.environ[VARIABLE] = "1"
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    for name in (VARIABLE, "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         os.environ[name] = "1"
     for name in ("NO_PROXY", "no_proxy"):  # a proxy on this machine would send it on
         os.environ[name] = "*"

@@ -1,6 +1,5 @@
 """Describe a run for its record: the arguments, the versions, and the commits of code and models."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -65,7 +64,6 @@ def _shown(value: Any) -> Any:
 
 def record_run(file: Path, *groups: Any) -> None:
     """Write what `describe_run` returns to a JSON file, with the run's date and the number of its processes."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     begun = run_date(file).isoformat()
     write_json(file, describe_run(*groups) | {"date": begun, "processes": process_count()})
 
@@ -80,8 +78,8 @@ def run_date(file: Path) -> date:
 def run_arguments(file: Path) -> dict:
     """Return the arguments in the record of a run; empty if there is none, or it has none."""
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8"))["arguments"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return dict(read_json(file)["arguments"])
+    except (ValueError, KeyError, TypeError):
         return {}
 
 

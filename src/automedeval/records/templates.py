@@ -1,8 +1,13 @@
 """Load the templates of reports, cards and pages."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import jinja2
 
 from automedeval.records import text
+from automedeval.records.journal import write_whole
 
 _FILTERS = (
     text.cell,
@@ -31,3 +36,9 @@ def environment(room: str, **more: jinja2.BaseLoader) -> jinja2.Environment:
     )
     made.filters |= {function.__name__: function for function in _FILTERS}
     return made
+
+
+def write_readme(folder: Path, room: str, template: str, facts: Mapping[str, Any]) -> None:
+    """Write the README.md of a folder by a template of a room."""
+    readme = environment(room).get_template(template).render(facts)
+    write_whole(folder / "README.md", readme.rstrip() + "\n")

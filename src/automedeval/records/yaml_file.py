@@ -21,23 +21,6 @@ _KINDS = {
 }
 
 
-def load_yaml(text: str, place: str) -> Any:
-    """Return the content of a YAML text; it consists of plain values, and tags cannot make other objects.
-
-    RecordError if it is not YAML, a value holds itself or half a character, or the content has more than `MOST` bytes as JSON:
-    a few lines of aliases of aliases stand for billions of values, and a digest visits each of them.
-    """
-    size = 0
-    with foreign_errors_at(f"{place}: not YAML"):
-        content = yaml.safe_load(text)
-        encoder = json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=str)
-        for piece in encoder.iterencode(content):
-            size += len(piece.encode())
-            if size > MOST:
-                raise ValueError(f"more than {MOST:,} bytes, with its aliases written out")
-    return content
-
-
 class YamlFile:
     """Check the content of one YAML file; errors call it `place`."""
 
@@ -45,8 +28,22 @@ class YamlFile:
         self.place = place
 
     def read(self, file: Any = None) -> Any:
-        """Return the content of `file`, a path or packaged resource, or else of the file at `place`."""
-        return load_yaml(read_text(file or Path(self.place), self.place), self.place)
+        """Return the content of `file`, a path or packaged resource, or else of the file at `place`.
+
+        It consists of plain values, and tags cannot make other objects. RecordError if it is not YAML, a value holds itself or
+        half a character, or it has more than `MOST` bytes as JSON: a few lines of aliases of aliases stand for billions of
+        values, and a digest visits each of them.
+        """
+        text = read_text(file or Path(self.place), self.place)
+        size = 0
+        with foreign_errors_at(f"{self.place}: not YAML"):
+            content = yaml.safe_load(text)
+            encoder = json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=str)
+            for piece in encoder.iterencode(content):
+                size += len(piece.encode())
+                if size > MOST:
+                    raise ValueError(f"more than {MOST:,} bytes, with its aliases written out")
+        return content
 
     def fail(self, key: str, problem: str) -> NoReturn:
         """Raise the error that names the file and the key."""

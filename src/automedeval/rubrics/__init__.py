@@ -13,6 +13,7 @@ from automedeval.rubrics.rubric import (
     packaged_rubrics,
     read_questions,
     read_rubric,
+    rubric_among,
     rubrics_with,
     without_scale,
 )

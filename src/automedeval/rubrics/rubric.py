@@ -5,9 +5,8 @@ user's own file has the same keys. `Questions` are asked of people alone, about 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +83,8 @@ QUESTIONS: Keys = {
     "tags": (dict, {}),
 }
 PACKAGED_QUESTIONS = ("verdict", "verification")  # about verdicts
-PACKAGED = resources.files("automedeval.rubrics") / "packaged"
-TEMPLATES = resources.files("automedeval.rubrics") / "templates"
+PACKAGED = Path(__file__).parent / "packaged"
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -225,11 +224,7 @@ class Questions:
 
 def packaged_rubrics() -> list[str]:
     """Return the ids of the rubrics that ship with the package."""
-    return sorted(
-        path.name.removesuffix(".yaml")
-        for path in PACKAGED.iterdir()
-        if path.name.endswith(".yaml")
-    )
+    return sorted(path.stem for path in PACKAGED.glob("*.yaml"))
 
 
 def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
@@ -241,6 +236,14 @@ def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
                 f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version"
             )
     return rubrics
+
+
+def rubric_among(rubrics: Mapping[str, Rubric], name: str) -> Rubric:
+    """Return the rubric of this name; RecordError if there is none."""
+    if name not in rubrics:
+        known = ", ".join(sorted(rubrics))
+        raise RecordError(f"no rubric {name!r} among {known}; give yours with --rubrics")
+    return rubrics[name]
 
 
 def without_scale(rubric: str) -> bool:
@@ -255,8 +258,8 @@ def read_rubric(name: str | Path) -> Rubric:
     return replace(reader.rubric(reader.read(path), beside=path.parent), place=str(name))
 
 
-def rubric_path(name: str | Path) -> tuple[Any, str]:
-    """Return the path or packaged resource of a rubric, and what errors call it."""
+def rubric_path(name: str | Path) -> tuple[Path, str]:
+    """Return the file of a rubric, and what errors call it."""
     text = str(name)
     if text.endswith((".yaml", ".yml")):
         return Path(text), text

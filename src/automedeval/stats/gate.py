@@ -47,7 +47,7 @@ class Gate:
     needed: int | None = None
 
 
-def gate(differences: ndarray, by: float, span: float, clusters: ndarray | None = None) -> Gate:
+def gate(differences: ndarray, by: float, span: float, clusters: ndarray) -> Gate:
     """Decide by the differences of the cases, float [cases], new less old; NaN is left out.
 
     At d = -by the statuses NOT_LOWER and LOWER each have a probability of 5 % at most, of cases, or clusters of one size.
@@ -55,9 +55,8 @@ def gate(differences: ndarray, by: float, span: float, clusters: ndarray | None 
     Args:
         by: the points by which the new candidate may be worse, above 0.
         span: the largest score less the smallest one.
-        clusters: int [cases], the number of each case's cluster; by default each is one of its own.
+        clusters: int [cases], the number of each case's cluster.
     """
-    clusters = np.arange(len(differences)) if clusters is None else clusters
     independent = in_clusters(differences, clusters)
     _, sizes = sums_at(differences, clusters, 0)
     count, cases = len(independent), int(sizes.sum())

@@ -22,9 +22,10 @@ ROWS = rows_of(__file__)
 
 KILLED = """
 import os, signal, sys
+from pathlib import Path
 from automedeval.study.dataset.folder import new_dataset
 
-with new_dataset(sys.argv[1]) as folder:
+with new_dataset(Path(sys.argv[1])) as folder:
     (folder / "statistics.json").write_text("new")
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -135,7 +135,7 @@ class Curriculum:
         return without_test(self.splits)
 
 
-def read_plan(path: str | Path) -> Plan:
+def read_plan(path: Path) -> Plan:
     """Read a plan; raise RecordError if the file cannot be read, or a key is missing, unknown or wrong."""
     file = YamlFile(str(path))
     content = file.read()
@@ -160,7 +160,7 @@ def read_plan(path: str | Path) -> Plan:
     if test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     failed = file.take(content, "failed_criteria", int, 1, least=1)
-    return Plan(str(path), test, teachers, stages, failed, file.take(content, "seed", int, 0))
+    return Plan(file.place, test, teachers, stages, failed, file.take(content, "seed", int, 0))
 
 
 def _read_stage(file: YamlFile, stages: dict, name: str, teachers: Sequence[str]) -> list[Part]:

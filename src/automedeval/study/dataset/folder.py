@@ -29,8 +29,8 @@ from automedeval.records import (
     read_json,
 )
 from automedeval.records.hub_names import HUB_ID
-from automedeval.records.journal import lock, write_json, write_whole
-from automedeval.records.templates import environment
+from automedeval.records.journal import lock, write_json
+from automedeval.records.templates import write_readme
 from automedeval.records.types import take
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
@@ -108,12 +108,12 @@ def dataset_folder(dataset: str) -> Path:
     return from_hub(dataset, repo_type="dataset", allow_patterns=needed, ignore_patterns="*/*")
 
 
-def read_statistics(place: str | Path) -> JsonObject:
+def read_statistics(place: Path) -> JsonObject:
     """Return the content of a data set's statistics.json; its splits are in the order of training.
 
     RecordError if the file does not exist or cannot be read.
     """
-    file = Path(place) / STATISTICS
+    file = place / STATISTICS
     statistics = read_json(file)
     with errors_at(f"{file}: not the statistics of a data set"):
         for name, kind in NEEDED.items():
@@ -121,12 +121,12 @@ def read_statistics(place: str | Path) -> JsonObject:
     return statistics
 
 
-def read_dataset(place: str | Path) -> Dataset:
+def read_dataset(place: Path) -> Dataset:
     """Read a data set that recipes/build_dataset.py or recipes/introspect_revise.py wrote.
 
     RecordError if the statistics or a split cannot be read, or a split lacks a column.
     """
-    place, statistics = Path(place), read_statistics(place)
+    statistics = read_statistics(place)
     splits = {}
     for name in statistics["splits"]:
         table = read_table(place, name)
@@ -135,14 +135,14 @@ def read_dataset(place: str | Path) -> Dataset:
     return Dataset(place, statistics, splits)
 
 
-def read_table(place: str | Path, split: str) -> pa.Table:
+def read_table(place: Path, split: str) -> pa.Table:
     """Return the rows of a split; RecordError if the file does not exist or cannot be read."""
-    file = Path(place) / f"{split}.parquet"
+    file = place / f"{split}.parquet"
     with foreign_errors_at(f"{file}: cannot be read", OSError, pa.ArrowException):
         return pa.parquet.read_table(file)
 
 
-def read_split(place: str | Path, split: str) -> pa.Table:
+def read_split(place: Path, split: str) -> pa.Table:
     """Return rows of a data set's folder; `split` is as `datasets` writes it: stage1, stage1[:50%], stage1+stage2.
 
     RecordError if there is no such split, or a file cannot be read.
@@ -159,13 +159,12 @@ def read_split(place: str | Path, split: str) -> pa.Table:
 
 
 @contextmanager
-def new_dataset(place: str | Path) -> Iterator[Path]:
+def new_dataset(place: Path) -> Iterator[Path]:
     """Yield a folder to build a data set in, and move it to its place when the block ends without an error.
 
     Else, or if the process is killed meanwhile, the place stays as it was. RecordError if the place holds something else, or
     another process is building there.
     """
-    place = Path(place)
     scratch = place.with_name(f".{place.name}.building")
     reserved = lock(place, "building there")
     try:
@@ -252,6 +251,5 @@ def write_splits(
 
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
     """Write the data set's card and its statistics, from which alone the card is filled."""
-    template = environment("automedeval.study.dataset").get_template("dataset_card.md.jinja")
-    write_whole(folder / "README.md", template.render(**statistics).rstrip() + "\n")
+    write_readme(folder, "automedeval.study.dataset", "dataset_card.md.jinja", statistics)
     write_json(folder / "statistics.json", statistics)

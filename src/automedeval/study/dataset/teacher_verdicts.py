@@ -18,7 +18,7 @@ from automedeval.records import (
 from automedeval.records.journal import arithmetic
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.types import take
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import Rubric, rubric_among
 
 Key = tuple[str, str]  # (case id, teacher)
 
@@ -92,11 +92,7 @@ class JudgedCases:
         case = self.cases.get(verdict.case_id)
         if case is None or not verdict.valid:
             return self._drop(verdict, "invalid" if case else "of no case here")
-        if verdict.rubric not in self.rubrics:
-            known = ", ".join(sorted(self.rubrics))
-            raise RecordError(
-                f"no rubric {verdict.rubric!r} among {known}; give yours with --rubrics"
-            )
+        rubric_among(self.rubrics, verdict.rubric)
         if key in self.verdicts:
             raise RecordError(f"a second verdict of the teacher {key[1]!r} on case {case.id!r}")
         if verdict.quality not in (None, "high", "low"):

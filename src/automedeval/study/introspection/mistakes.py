@@ -20,7 +20,7 @@ from automedeval.records import (
     placed_verdicts,
 )
 from automedeval.records.journal import arithmetic
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import Rubric, rubric_among
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.slots import as_recorded, by_slot, seen_from
 from automedeval.study.dataset.instructions import row_prompt
@@ -106,10 +106,7 @@ def read_recorded(
                 raise RecordError("stands in two training rows")
             if case_id not in case_of:
                 raise RecordError("is in no file of --cases")
-            if name not in rubrics:
-                names = ", ".join(sorted(rubrics))
-                raise RecordError(f"no rubric {name!r} among {names}; give yours with --rubrics")
-            rubric = rubrics[name]
+            rubric = rubric_among(rubrics, name)
             original = case_of[case_id]
             if not rubric.scale:
                 raise RecordError(

@@ -108,7 +108,6 @@ def apply_rulings(records: Iterable[Record], rulings: Mapping[str, Ruling]) -> N
 
 def write_discussion(folder: Path, records: Sequence[Record], facts: Mapping[str, Any]) -> None:
     """Write the records of all mistakes, and the facts of the discussion."""
-    folder.mkdir(parents=True, exist_ok=True)
     write_lines(folder / REVISIONS, records)
     write_json(folder / SUMMARY, facts)
 

@@ -153,9 +153,9 @@ def judge_records(result: JsonObject, digest: str) -> dict[str, JsonObject]:
     return {line: record for line, record in judges.items() if record["name"] == name}
 
 
-def read_result(file: str | Path, *keys: str) -> JsonObject:
+def read_result(file: Path, *keys: str) -> JsonObject:
     """Read the JSON object of agreement.json or audit.json; RecordError if it holds something else, or lacks a key."""
-    result = read_json(Path(file))
+    result = read_json(file)
     with errors_at(f"{file}: not what automedeval report or audit wrote; run it again"):
         for key in keys:
             take(result, key, (dict, list))

@@ -46,9 +46,9 @@ def train_adapter(
         **decisive(training),
         "batch_sampler": training.batch_sampler,
         **lora,
-        "start": start and fingerprint(start, []),
+        "start": start and fingerprint(start),
         "rows": digest(rows),
-        "encoder": fingerprint(base, []),
+        "encoder": fingerprint(base),
     }
     about = describe_run(
         arguments, training, libraries=("sentence-transformers", "peft", "datasets")
@@ -69,5 +69,5 @@ def train_adapter(
     run.train(trainer)
     save_adapter(model, output / "adapter")
     run.finish()
-    weights = fingerprint(output / "adapter", [])
+    weights = fingerprint(output / "adapter")
     print(f"{output}: {len(rows):,} rows; adapter {weights}")

@@ -57,7 +57,7 @@ def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) ->
         "peft": peft and peft.to_dict(),
         "processes": PartialState().num_processes,
         "rows": digest(encoded),
-        "start": fingerprint(start, []),
+        "start": fingerprint(start),
         "launcher": launcher_of(training),
     }
 
@@ -142,7 +142,6 @@ class Run(TrainerCallback):
         return before["finished"]
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        (self.output / "training").mkdir(parents=True, exist_ok=True)
         write_json(self.output / "training/record.json", record)
 
     def _remove_checkpoints(self) -> None:

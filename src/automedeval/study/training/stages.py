@@ -11,9 +11,7 @@ from automedeval.models.checkpoints import ADAPTER, Stage, base_of
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, errors_at, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_rows
-from automedeval.records.journal import write_whole
 from automedeval.records.package_data import packaged
-from automedeval.records.templates import environment
 from automedeval.study.dataset.folder import (
     STATISTICS,
     TEST,
@@ -204,9 +202,3 @@ def check_start(
     if not is_right:
         last = history[-1] if history else "no stage here"
         raise RecordError(f"{rule}, and {model} was trained on {last}")
-
-
-def write_card(output: Path, record: Mapping[str, Any]) -> None:
-    """Write the card of a checkpoint."""
-    template = environment("automedeval.study.training").get_template("checkpoint_card.md.jinja")
-    write_whole(output / "README.md", template.render(record).rstrip() + "\n")
