@@ -214,12 +214,12 @@ class LogRecord(Record):
         """
         return getattr(self, self.digest_key) not in (None, *digests)
 
-    def check(self, *digests: str) -> None:
-        """Raise RecordError if the case has changed, see `has_changed`."""
+    def check(self, advice: str, *digests: str) -> None:
+        """Raise RecordError, with an advice, if the case has changed, see `has_changed`."""
         if self.has_changed(*digests):
             raise RecordError(
-                f"the texts of case {self.case_id!r} changed after {self.author[0]!r} read them, "
-                "or it read another file (of two versions: their order?)"
+                f"the texts of case {self.case_id!r} changed after {' by '.join(self.author)!r} "
+                f"read them, or it read another file (of two versions: their order?): {advice}"
             )
 
 
@@ -628,7 +628,9 @@ class Verdict(LogRecord):
             return replace(verdict, models=tuple(case.models)).of_case(case)
         judged = as_shown(case, self, with_reference)
         if self.has_changed(case.digest):
-            self.check(judged.digest, case.checklist_digest)
+            self.check(
+                "judging with it again renews its verdicts", judged.digest, case.checklist_digest
+            )
         self.check_fit(len(judged.responses))
         return self
 
