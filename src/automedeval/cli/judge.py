@@ -48,7 +48,7 @@ from automedeval.judges.run import (
 )
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of, spent
 from automedeval.meta_evaluation.standings import MEAN, rank
-from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases, units_of
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command, parse_model
 from automedeval.records import (
     Case,
@@ -423,7 +423,7 @@ def print_standings(job: Job, log: Log) -> list[Verdict]:
         table += [{"model": name, MEAN: NOT_JUDGED} for name in read.columns.textless]
     lines = [f"\n{log.by}", format_table(table)]
     if any("rank" in row for row in table):
-        lines.append(RANKED)
+        lines.append(RANKED.format(units_of(cases.records)))
     lines += counts_of(verdicts, log)
     if profile:
         lines += lines_of(profile, WARNINGS | {"Harm"} if profile.harm else WARNINGS)
