@@ -34,7 +34,9 @@ DANGEROUS = (
 )
 QUESTION = "How much paracetamol may I take in a day?"
 NOT_SEEN = "the small judge does not notice a wrong dose, a dropped “not” or a missed emergency"
-LONGER = "the small judge puts the longer response first in 75 % of 12 pairs, a tie as half"
+LONGER = (
+    "the small judge puts the response with more words first in 75 % of 12 pairs, a tie as half"
+)
 UNRATED = "No person gave scores"
 
 

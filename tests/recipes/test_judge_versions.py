@@ -176,3 +176,11 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     with EndpointDouble(lambda body: answer(ROWS["an answer without harm"])) as endpoint:
         options = f"--judge openai:m --rubric harm --output harm --base_url {endpoint.url}"
         told(run_command("judge", *versions, *options.split()), "report: harm/report/harm.html")
+    second = run_command("judge", *versions, judge="baseline:random", output="out").stdout
+    assert " --main_judge 'baseline:random by baseline@1' " in second
+    own = [each["expected_scores"] for each in read(Path("out/verdicts.jsonl"))[5:]]
+    assert f" and better in {sum(scores[0] < scores[-1] for scores in own)}." in second
+    table(tmp_path / "v2.csv", takes)
+    failed(
+        judged(Path(), *versions), "changed after 'baseline:random by ", ": judging with it again "
+    )

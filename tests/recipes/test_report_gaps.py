@@ -374,7 +374,7 @@ def test_cases_of_one_cluster_count_once_beside_a_baseline(tmp_path):
     means = np.reshape(GAPS, (2, 4)).mean(axis=1)
     assert beside["difference"]["value"] == pytest.approx(np.mean(GAPS))
     assert beside["p"] == pytest.approx(ttest_1samp(means, 0).pvalue)
-    assert "intervals are over clusters of the 8 cases: 2" in result["notes"]
+    assert result["settings"]["units"] == "2 clusters of cases"
     for case, blank in zip(cases, [None, ""] * 4):
         case["cluster"] = blank
     alone = made(tmp_path, verdicts, cases=cases, baseline="a").result

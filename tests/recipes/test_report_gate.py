@@ -170,7 +170,7 @@ def test_the_exit_status_tells_the_result(tmp_path, loss, cases, cluster, status
     assert record["cases"] == cases
     assert record["result"] == word
     assert (status == 4) == ("would do" in done.stdout)
-    assert (cluster > 1) == (f"clusters of the {cases} cases: {cases // cluster}" in done.stdout)
+    assert (cluster > 1) == (f"over {cases // cluster} clusters of cases" in done.stdout)
 
 
 def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):

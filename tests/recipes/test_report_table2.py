@@ -244,7 +244,7 @@ def test_clusters_of_cases_are_resampled_whole(study, tmp_path):
         difference = first["difference"]
         widths.append(difference["high"] - difference["low"])
     assert widths[1] == pytest.approx(widths[0], rel=0.1)
-    assert "intervals are over clusters of the 120 cases: 60" in report.result["notes"]
+    assert "bootstrap over 60 clusters of cases, " in report.page
 
 
 def test_p_values_are_adjusted_within_each_column_and_gaps_say_why(reported):

@@ -17,7 +17,7 @@ from automedeval.judges.judge import AskingArguments, judge_rubric, load_judge, 
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.page import say
-from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases, units_of
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import JsonObject, RecordError, Verdict, check_least, option
@@ -140,7 +140,9 @@ def audit_judge(
             *cases.notes, *references_note(judge, cases.records), *english_only(cases.records, "edits of texts"),
             *say("audit_left_out", cases=len(cases), invalid=invalid, left_out=left_out),
         ],
-        "settings": describe_result("audit", resamples=RESAMPLES, seed=args.seed),
+        "settings": describe_result(
+            "audit", resamples=RESAMPLES, units=units_of(cases.records), seed=args.seed
+        ),
     }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ from automedeval.judges.run import (
 )
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of, spent
 from automedeval.meta_evaluation.standings import MEAN, rank
-from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases, units_of
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command, parse_model
 from automedeval.records import (
     Case,
@@ -206,7 +206,7 @@ def main() -> None:
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge, log.path, verdicts, awaited)
     if is_first() and not awaited:
-        report_on(job)
+        report_on(job, log)
 
 
 def tell(*lines: str) -> None:
@@ -421,9 +421,9 @@ def print_standings(job: Job, log: Log) -> list[Verdict]:
     table, profile = rank(cases, verdicts, job.rubric, log.path) if verdicts else ([], None)
     if read := job.answers.content.table:
         table += [{"model": name, MEAN: NOT_JUDGED} for name in read.columns.textless]
-    lines = [f"\n{' by '.join(log.author)}", format_table(table)]
+    lines = [f"\n{log.by}", format_table(table)]
     if any("rank" in row for row in table):
-        lines.append(RANKED)
+        lines.append(RANKED.format(units_of(cases.records)))
     lines += counts_of(verdicts, log)
     if profile:
         lines += lines_of(profile, WARNINGS | {"Harm"} if profile.harm else WARNINGS)
@@ -457,8 +457,8 @@ def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
     return lines
 
 
-def report_on(job: Job) -> None:
-    """Say the command that makes the report; of two versions, or with --open, make it."""
+def report_on(job: Job, log: Log) -> None:
+    """Say the command that makes this judge's report; of two versions, or with --open, make it."""
     args = job.args
     cases = job.answers.file
     own_rubric = args.rubric if Path(args.rubric or "").suffix else None
@@ -468,12 +468,14 @@ def report_on(job: Job) -> None:
     if args.limit:  # the others' verdicts are not missing
         cases = str(job.output / f"cases-{args.limit}.jsonl")
         write_lines(Path(cases), (case.to_dict() for case in job.requests.cases))
+    # A report is by the first judge of a folder; harm is read of all.
+    main_judge = log.by if log.is_shared and not job.rubric.in_words else None
     # Runs called alike in different folders have reports of their own.
     is_in_verdicts = job.output.parent.resolve() == Path("verdicts").resolve()
     folder = Path("reports", job.output.name) if is_in_verdicts else job.output / "report"
     command = next_command(
         "report", {"offline": is_offline()}, (), verdicts=job.output, cases=cases, ratings=ratings, blank=args.blank,
-        rubric=own_rubric, baseline=job.baseline, output=folder,
+        rubric=own_rubric, main_judge=main_judge, baseline=job.baseline, output=folder,
     )  # fmt: skip
     tell(f"\nThe report: {command}")
     if (

@@ -20,6 +20,7 @@ from automedeval.records.tables.cases import CaseFile
 
 # The question of a case, its epoch, and its id where a log has the question several times
 Place = tuple[str, int, str]
+ABOUT = ("reference", "topic", "cluster", "criteria")  # of a case, beside its question
 
 
 @dataclass
@@ -172,9 +173,7 @@ def _case(place: Place, answers: Mapping[str, Case], differ: Counter[str]) -> Ca
         facts = {
             "id": answer.id,
             "question": " ".join(question_text(answer.question).split()),
-            "reference": answer.reference,
-            "topic": answer.topic,
-            "criteria": answer.criteria,
+            **{name: getattr(answer, name) for name in ABOUT},
             **answer.extra,
         }
         for name, value in facts.items():
@@ -191,8 +190,6 @@ def _case(place: Place, answers: Mapping[str, Case], differ: Counter[str]) -> Ca
         name if epoch == 1 else f"{name}/epoch-{epoch}",
         first.question,
         tuple(replace(answer.responses[0], model=model) for model, answer in answers.items()),
-        about.pop("reference", None),
-        about.pop("topic", None),
-        criteria=about.pop("criteria", ()),
+        **{name: about.pop(name) for name in ABOUT if name in about},
         extra=about,
     )

@@ -12,10 +12,10 @@ from markupsafe import Markup
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, in_words
 from automedeval.meta_evaluation.facts import AGAINST
 from automedeval.meta_evaluation.page import Bars, PageTable, Said, render_report, say
-from automedeval.meta_evaluation.verdicts.cases import clusters_of
+from automedeval.meta_evaluation.verdicts.cases import clusters_of, units_of
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
 from automedeval.records.text import no_formula, span
-from automedeval.stats.bootstrap import SHARE, estimate, mean_of, plain
+from automedeval.stats.bootstrap import RESAMPLES, SHARE, estimate, mean_of, plain
 
 Checked = Sequence[CheckedResponse]
 SHOWN = 3  # places that the terminal shows
@@ -159,7 +159,8 @@ def check_page(
             f"Share of answers with a number that differs from {AGAINST[settings['evidence']]}, with 95 % intervals",
             bars,
         ),
-        tables=[table], settings=settings, answers=marked_answers(cases, checked),
+        settings=settings | {"resamples": RESAMPLES, "units": units_of(cases)},
+        tables=[table], answers=marked_answers(cases, checked),
     )  # fmt: skip
     return pages | {"claims.csv": _csv(cases, checked)}
 

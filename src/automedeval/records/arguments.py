@@ -52,7 +52,7 @@ class TableArguments:
     )
     columns: list[str] = option(
         "columns of a table of answers that are not known by their names: ROLE=COLUMN for question, reference, topic, "
-        "id, and model and answer if a row is one answer; or all columns with candidates' answers",
+        "cluster, id, and model and answer if a row is one answer; or all columns with candidates' answers",
         [],
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.records.errors import RecordError
+from automedeval.records.errors import RecordError, errors_at
 from automedeval.records.journal import ALONE, Journal, Processes, write_lines
 from automedeval.records.readers import lock_file, read_records
 from automedeval.records.types import LogRecord
@@ -46,6 +46,7 @@ class Log:
         self.path = path
         self.kind = kind
         self.author = author
+        self.by = " by ".join(author)
         self.settings = settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
@@ -139,6 +140,11 @@ class Log:
         """Yield the author's records that the file holds, or `replaced_file`."""
         return (record for record in self._read(path or self.path) if record.author == self.author)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the file has records of other authors too."""
+        return any(record.author != self.author for record in self._read(self.path))
+
     def done(self, digests: Mapping[str, str]) -> set[tuple]:
         """Return the keys of the author's records on these cases. Inside the context nobody else adds to them.
 
@@ -149,14 +155,12 @@ class Log:
         for record in self.records():
             if record.settings not in (self.settings, *self.alike):
                 raise RecordError(
-                    f"{self.path} holds records of {' by '.join(self.author)} with other weights, wording or settings "
-                    f"({record.settings}, now {self.settings}): choose another --output"
+                    f"{self.path} holds records of {self.by} with other weights, wording or "
+                    f"settings ({record.settings}, now {self.settings}): choose another --output"
                 )
             if record.case_id in digests and not self._is_old(record):
-                try:
-                    record.check(digests[record.case_id])
-                except RecordError as error:
-                    raise RecordError(f"{self.path}: {error}: choose another --output") from None
+                with errors_at(self.path):
+                    record.check("choose another --output", digests[record.case_id])
                 keys.add(record.key)
         return keys
 

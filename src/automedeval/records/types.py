@@ -214,12 +214,12 @@ class LogRecord(Record):
         """
         return getattr(self, self.digest_key) not in (None, *digests)
 
-    def check(self, *digests: str) -> None:
-        """Raise RecordError if the case has changed, see `has_changed`."""
+    def check(self, advice: str, *digests: str) -> None:
+        """Raise RecordError, with an advice, if the case has changed, see `has_changed`."""
         if self.has_changed(*digests):
             raise RecordError(
-                f"the texts of case {self.case_id!r} changed after {self.author[0]!r} read them, "
-                "or it read another file (of two versions: their order?)"
+                f"the texts of case {self.case_id!r} changed after {' by '.join(self.author)!r} "
+                f"read them, or it read another file (of two versions: their order?): {advice}"
             )
 
 
@@ -306,6 +306,7 @@ class Case:
     `question` is a string, or a conversation as a list of `{"role", "content"}` messages ending with the patient's.
     `responses` holds one response or more, model names unique within the case; none yet before generation. `criteria` are
     this case's own, with different texts; labels name them by their exact text.
+    Cases with the same `cluster` count as one in intervals; with "" a case is one of its own.
     """
 
     id: str
@@ -315,6 +316,7 @@ class Case:
     topic: str | None = None
     extra: dict = field(default_factory=dict)
     criteria: tuple[CaseCriterion, ...] = ()
+    cluster: str = ""
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
@@ -343,7 +345,11 @@ class Case:
         if "criteria" in record:
             with errors_at(f"case {case_id!r}"):
                 criteria = criteria_of(take(record, "criteria", (list, NoneType)) or [])
-        return cls(case_id, question, responses, reference, topic, _unknown(cls, record), criteria)
+        cluster = record.get("cluster")
+        return cls(
+            case_id, question, responses, reference, topic, _unknown(cls, record), criteria,
+            "" if cluster is None else str(cluster),
+        )  # fmt: skip
 
     def to_dict(self) -> dict:
         record = {
@@ -355,6 +361,8 @@ class Case:
         }
         if self.criteria:
             record["criteria"] = [criterion.to_dict() for criterion in self.criteria]
+        if self.cluster:
+            record["cluster"] = self.cluster
         return record | self.extra
 
     @property
@@ -628,7 +636,9 @@ class Verdict(LogRecord):
             return replace(verdict, models=tuple(case.models)).of_case(case)
         judged = as_shown(case, self, with_reference)
         if self.has_changed(case.digest):
-            self.check(judged.digest, case.checklist_digest)
+            self.check(
+                "judging with it again renews its verdicts", judged.digest, case.checklist_digest
+            )
         self.check_fit(len(judged.responses))
         return self
 

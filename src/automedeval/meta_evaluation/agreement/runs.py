@@ -79,10 +79,13 @@ def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> No
 
 
 def main_row(rows: Rows, wanted: str | None) -> Row:
-    """Return the line of this name, or the first of the judge of this name; None: the first of all."""
+    """Return the line of this name, or the first of the judge of this name; None: the first of all.
+
+    A judge is also called JUDGE by RUBRIC.
+    """
     if wanted is None:
         return rows[0]
-    named = [row for row in rows if wanted in (row.name, row.judge.name)]
+    named = [row for row in rows if wanted in (row.name, row.judge.name, row.judge.whole_name)]
     if not named:
         check_names("--main_judge", [wanted], [row.name for row in rows])
     return named[0]

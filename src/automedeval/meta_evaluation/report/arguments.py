@@ -28,8 +28,8 @@ class ReportArguments(BaselineArguments):
         [],
     )
     main_judge: str | None = option(
-        "name of the judge whose leaderboard the report shows first, and that every other one is tested against in the "
-        "form of the paper's Table 2 (default: the first of --verdicts)",
+        "judge, or JUDGE by RUBRIC, whose leaderboard the report shows first, and that every other one is tested against in "
+        "the form of the paper's Table 2 (default: the first of --verdicts)",
         None,
     )
     ratings: list[str] = option(

@@ -9,7 +9,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_o
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import say
 from automedeval.meta_evaluation.report.changes import in_common
-from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases, units_of
 from automedeval.meta_evaluation.verdicts.table import Judges, rows_of
 from automedeval.records import JsonObject, RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
@@ -56,7 +56,7 @@ def compare_two(
     result = gate(differences, by, float(np.ptp(row.judge.scale)), cases.cluster_of[sides[0]])
     both = len(differences)
     invalid = both - result.cases
-    notes = [*notes, *cases.note_on_clusters]
+    notes = [*notes, f"bounds are over {units_of(cases.records)}"]
     if invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
         notes.append(f"undecided: more than {MOST_INVALID:.0%} of the cases have no score of both")

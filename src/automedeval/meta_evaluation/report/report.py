@@ -47,7 +47,7 @@ from automedeval.meta_evaluation.report.few_ratings import by_few_ratings
 from automedeval.meta_evaluation.report.figures import figures_of, table2_of
 from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.versions import Judged, join_versions
-from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.meta_evaluation.verdicts.cases import Cases, units_of
 from automedeval.meta_evaluation.verdicts.files import read_verdicts
 from automedeval.meta_evaluation.verdicts.ratings import (
     People,
@@ -129,13 +129,15 @@ def make_report(
     on_harm = [table for table in tables if table.in_words]
     judges = [table for table in tables if not table.in_words]
     _refuse_unfit(args, files, judges)
-    settings = describe_result("report", options, resamples=args.resamples)
+    settings = describe_result(
+        "report", options, resamples=args.resamples, units=units_of(cases.records)
+    )
     of_harm, harm_pages, harm_lines = harm_report(
         cases, on_harm, notes, args.rubric, files.get(HarmRating), settings
     )
     if not judges:
         return Report(of_harm, "harm.json", "harm.html", harm_pages, harm_lines[:1])
-    notes += _notes_on(cases, judges, Rating in files)
+    notes += chain.from_iterable(map(notes_on, judges))
     versions = len(args.cases) > 1
     if versions and len(cases.models) == 2:
         args.baseline = args.baseline or cases.models[0]
@@ -167,14 +169,6 @@ def make_report(
     said = text.said_of(result, scale, harm_lines[1:], commands)
     pages = study | harm_pages | report_page(result, f"Report: {name}", grid, said, scale)
     return Report(result, "agreement.json", "report.html", pages, text.first_lines(said))
-
-
-def _notes_on(cases: Cases, judges: Judges, rated: bool) -> list[str]:
-    """Return what a report has to state of its verdicts and cases."""
-    notes = list(chain.from_iterable(map(notes_on, judges)))
-    if rated:
-        notes += english_only(cases.records, "baselines that count words or compare embeddings")
-    return notes + cases.note_on_clusters
 
 
 def _refuse_unfit(args: ReportArguments, files: Files, judges: Judges) -> None:
@@ -216,6 +210,7 @@ def _read_given(
     labels = None
     is_unrated = main.judge.verdicts_valid > 0
     if Rating in files:
+        notes += english_only(cases.records, "baselines that count words or compare embeddings")
         better = read_rubric(args.rubric).better if args.rubric else ()
         people = read_ratings(
             files[Rating], cases, args.raters, better, args.worse, main.judge.scale

@@ -62,7 +62,7 @@ def join_versions(
         notes.append(f"{where}: left out are {again}: ids would tell them apart")
     judges = []
     for before, after in product(old.judges, new.judges):
-        if before.verdicts[0].author != after.verdicts[0].author:
+        if before.whole_name != after.whole_name:
             continue
         moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
         joined = VerdictTable(cases, moved, before.rubric, before.name, after.file)
@@ -93,8 +93,7 @@ def _repeated(cases: Cases) -> set[str]:
     """Return the ids of cases without an own id whose question is asked again: only their order would tell them apart."""
     questions = {case.id: digest(case.question) for case in cases.records}
     asked = Counter(questions.values())
-    items = questions.items()
-    return {name for name, asks in items if asked[asks] > 1 and asks[:6] in name}
+    return {name for name, asks in questions.items() if asked[asks] > 1 and asks[:6] in name}
 
 
 def _check_texts(case: Case, other: Case, where: str) -> None:

@@ -14,6 +14,7 @@ from numpy import ndarray
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, Choice, RecordError, Response
 from automedeval.records.tables.cases import CaseFile
+from automedeval.records.text import several
 from automedeval.records.thoughts import note_on_thoughts
 from automedeval.records.types import answer_digest
 from automedeval.stats.agreement import CHOICES, Panel
@@ -24,11 +25,16 @@ Placed = tuple[str, Any]  # "file:line" and a record
 
 
 def clusters_of(cases: Iterable[Case]) -> ndarray:
-    """Return the number of each case's cluster, by what it says itself in "cluster": int [cases]; else it is one of its own."""
-    given = [case.extra.get("cluster") for case in cases]
-    named = [str(["", at] if own in (None, "") else own) for at, own in enumerate(given)]
+    """Return the number of each case's cluster: int [cases]; a case without one is one of its own."""
+    named = [case.cluster or at for at, case in enumerate(cases)]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
     return np.array([numbers[name] for name in named], int)
+
+
+def units_of(cases: Sequence[Case]) -> str:
+    """Return what intervals are over: cases, or clusters of them where some have one in common."""
+    clusters = len(np.unique(clusters_of(cases)))
+    return "cases" if clusters == len(cases) else f"{several(clusters, 'cluster')} of cases"
 
 
 @dataclass(eq=False)
@@ -78,14 +84,6 @@ class Cases:
     def cluster_of(self) -> ndarray:
         """The number of the cluster of each response's case: int [responses]."""
         return self.clusters[self.panel.case]
-
-    @property
-    def note_on_clusters(self) -> list[str]:
-        """A note where cases have clusters in common."""
-        clusters = len(np.unique(self.clusters))
-        if clusters == len(self):
-            return []
-        return [f"intervals are over clusters of the {len(self)} cases: {clusters}"]
 
     @cached_property
     def models(self) -> list[str]:

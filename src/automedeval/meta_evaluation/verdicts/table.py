@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.records import Verdict
+from automedeval.records.types import by_response
 from automedeval.rubrics import COUNTED, Rubric
 from automedeval.stats.agreement import (
     CHOICES,
@@ -99,11 +100,9 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
     if not verdict.valid:
         return replace(verdict, checklist=None)
     met = verdict.checklist["met"]
-    (shown,) = verdict.order
     case = cases.case(verdict.case_id)
-    scores: list[Any] = [None] * len(case.responses)
-    scores[shown] = checklist_score([criterion.points for criterion in case.criteria], met).score
-    return replace(verdict, scores=tuple(scores))
+    score = checklist_score([criterion.points for criterion in case.criteria], met).score
+    return replace(verdict, scores=by_response([score], verdict.order, len(case.responses)))
 
 
 def _names(by_criterion: Iterable[Mapping[str, Any] | None]) -> list[str]:
@@ -128,6 +127,7 @@ class VerdictTable:
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
         self.name = self.name or self.judge
+        self.whole_name = f"{self.judge} by {self.rubric_name}"
         self.read = self.verdicts  # as people were shown them
         self.verdicts = [with_score(verdict, self.cases) for verdict in self.verdicts]
         cases = [self.cases.index[verdict.case_id] for verdict in self.verdicts]
@@ -430,7 +430,7 @@ class VerdictTable:
         Pairs of models that no verdict of a pairwise judge compares were left out on purpose (`--baseline`).
         """
         cases = self.cases
-        first, second = self.cases.panel.pairs
+        first, second = cases.panel.pairs
         asked = self.asked[first] & self.asked[second]
         if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked

@@ -1,7 +1,7 @@
 """What the columns of a table of answers hold, and the cases that its rows are.
 
-A wide table has a row for each case: the columns question, reference, id and topic, and one column for each candidate with its
-responses. A long table has a row for each response: the columns question, model and answer, beside reference, id and topic.
+A wide table has a row for each case: the columns question, reference, id, topic and cluster, and one column for each candidate
+with its responses. A long table has a row for each response: the columns question, model and answer, beside those of the case.
 """
 
 import re
@@ -30,6 +30,7 @@ RECOGNIZED = [
     role for role in NAMES if role != "answer"
 ]  # roles whose columns the name alone tells
 ANSWERS = frozenset(NAMES["answer"])
+NAMED = ("id", "cluster")  # roles whose cells may be whole numbers
 KNOWN = BESIDE.union(*(NAMES[role] for role in RECOGNIZED))
 # The name of a column that is no candidate's, also with an s or a number behind it
 NUMBERED = re.compile(rf"(?:{'|'.join(BESIDE)}|(?:.*_)?(?:id|comment|note))s?[_0-9]*")
@@ -132,9 +133,9 @@ class Columns:
         """Return the cases that the rows `(place, row)` of a table hold, and a line if the ids are no cases'.
 
         A case has the number of its first row as `row`, from 1, and each response of a long table its own. A blank cell is no
-        reference, no topic, and a response without text. In a long table the rows with one id are a case; without ids, or where
-        the rows of a question have different ids, those with one question. Questions that differ in blanks alone are one.
-        RecordError if a cell is not text, a reference is a word that programs write where
+        reference, topic or cluster, and a response without text. In a long table the rows with one id are a case; without ids,
+        or where the rows of a question have different ids, those with one question. Questions that differ in blanks alone are
+        one. RecordError if a cell is not text, a reference is a word that programs write where
         there is none, or the rows of a case contradict each other.
         """
         rows = []
@@ -161,7 +162,7 @@ class Columns:
         for name in self.every:
             cell = row.get(name)
             is_asked = name == self.roles["question"] and is_conversation(cell)
-            is_number = name == self.roles.get("id") and type(cell) is int
+            is_number = type(cell) is int and name in map(self.roles.get, NAMED)
             if not (isinstance(cell, str | None) or is_asked or is_number):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
         cells = {role: row[name] for role, name in self.roles.items() if filled(row.get(name))}
@@ -176,27 +177,26 @@ class Columns:
         ]
         if "model" in self.roles:
             answers = [Response(cells.get("model", ""), cells.get("answer", ""), {"row": number})]
-        case_id = str(cells.get("id", "")).strip()
+        case_id, cluster = (str(cells.get(role, "")).strip() for role in NAMED)
         return Case(
-            case_id, question, tuple(answers), reference, cells.get("topic"), {"row": number}
-        )
+            case_id, question, tuple(answers), reference, cells.get("topic"), {"row": number},
+            cluster=cluster,
+        )  # fmt: skip
 
 
 def _merged(rows: PlacedCases) -> tuple[str, Case]:
     """Return the case of some rows, and the place of the first one."""
     first_place, first = rows[0]
     about = {}
-    for role in ("question", "reference", "topic"):
-        given = [(place, cell) for place, row in rows if (cell := getattr(row, role))]
-        places = {key_of(cell): place for place, cell in given}
+    for role in ("question", "reference", "topic", "cluster"):
+        given = {place: cell for place, row in rows if (cell := getattr(row, role))}
+        places = {key_of(cell): place for place, cell in given.items()}
         if len(places) > 1:
             other, place, *_ = places.values()
             same = "id" if first.id else "question"
             raise RecordError(f"{place}: another {role} than {other}, with the same {same}")
-        # the shortest, so that another order of the rows changes nothing
-        cells = [cell for _, cell in given]
-        default = getattr(first, role)
-        about[role] = min(cells, key=lambda cell: (len(str(cell)), str(cell)), default=default)
+        if given:  # the shortest, so that another order of the rows changes nothing
+            about[role] = min(given.values(), key=lambda cell: (len(str(cell)), str(cell)))
     responses = chain.from_iterable(row.responses for _, row in rows)
     return first_place, replace(first, responses=tuple(responses), **about)
 
