@@ -60,7 +60,8 @@ class BuildDatasetArguments(TableArguments):
 def main() -> None:
     """Run all steps, write the card, and move the folder to its place."""
     args, encoder_args = parse((BuildDatasetArguments, EncoderArguments), __doc__)
-    plan, rubrics = read_plan(Path(args.plan)), rubrics_with(args.rubrics)
+    file, output = Path(args.plan), Path(args.output)
+    plan, rubrics = read_plan(file), rubrics_with(args.rubrics)
     licenses = dict(named.split("=", 1) for named in args.licenses)
     limit = RowLimit.read(args.training)
     # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of ---------------------
@@ -69,9 +70,8 @@ def main() -> None:
     data.verify(args.verdict_ratings)
     data.find_untrainable(limit)
     # --- 2. Label the quality of every verdict that has none, if the plan asks for it (Appendix B) ------------------------
-    quality_by, quality_report = "the label that came with the verdict", None
-    if data.faulty:
-        quality_by = f"physicians' checks, or else {quality_by}"
+    quality_by = "physicians' checks, if any, or else the label that came with the verdict"
+    quality_report = None
     if data.unlabelled:
         classifier = QualityClassifier(encoder_args.load())
         quality_report = data.fit(classifier)
@@ -84,12 +84,12 @@ def main() -> None:
     files = (read_cases(path, 0, **args.table) for path in args.evaluation_cases)
     data.drop_leaks(assignment, chain.from_iterable(files))
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
-    with new_dataset(Path(args.output)) as place:
+    with new_dataset(output) as place:
         facts = data.write(assignment, place, limit)
         used = sorted(case_id for case_id, _ in assignment.keys)
         facts |= {
             "title": "AutoMedEval instructions",
-            "folder": Path(args.output).name,
+            "folder": output.name,
             "version": automedeval.__version__,
             "arithmetic": data.arithmetic,
             "unrated": data.unrated(assignment.keys),
@@ -101,12 +101,12 @@ def main() -> None:
                 for name in sorted({row["rubric"] for row in facts["teachers"]})
             },
             "seed": plan.seed,
-            "plan": Path(args.plan).read_text(encoding="utf-8").rstrip(),
+            "plan": file.read_text(encoding="utf-8").rstrip(),
         }
         write_lines(place / "dropped.jsonl", data.dropped)
         write_card(place, facts)
         record_run(place / "run.json", args, encoder_args)
-    print(f"instructions {facts['fingerprint']}: {args.output}")
+    print(f"instructions {facts['fingerprint']}: {output}")
 
 
 if __name__ == "__main__":

@@ -47,8 +47,9 @@ def main() -> None:
 
     encoder = encoder_args.load()
     tokens = min(TOKENS, encoder.max_tokens)
-    with open_writer(Path(args.store), encoder, tokens, args.qdrant_url) as store:
-        record_run(Path(args.store) / "run.json", args, encoder_args)
+    folder = Path(args.store)
+    with open_writer(folder, encoder, tokens, args.qdrant_url) as store:
+        record_run(folder / "run.json", args, encoder_args)
         counts, ids, rows = Counter(), set(), []
         with tqdm(total=0, unit="passage") as bar:
             for book in books:
@@ -66,7 +67,7 @@ def main() -> None:
                 rows.append(
                     (title, book.kind or "–", pages, f"{book.words:,}", f"{len(passages):,}")
                 )
-        write_whole(Path(args.store) / "books.md", table(rows))
+        write_whole(folder / "books.md", table(rows))
         print(table(rows))
         print(summary(books, skipped, counts))
         if others := Counter(book for name, book in store.books.items() if name not in ids):

@@ -62,12 +62,13 @@ def main() -> None:
             f"fill in a copy of the file there; then run the same command again. To go on without the jury: --waiting keep_old"
         )
         return
-    with new_dataset(Path(args.output)) as folder:
+    output = Path(args.output)
+    with new_dataset(output) as folder:
         facts = write_round(folder, dataset, recorded, records, discussion, limit)
-        facts |= {"folder": Path(args.output).name, "version": automedeval.__version__}
+        facts |= {"folder": output.name, "version": automedeval.__version__}
         write_card(folder, facts)
         record_run(folder / "run.json", args)
-    print(f"instructions {facts['fingerprint']}: {args.output}")
+    print(f"instructions {facts['fingerprint']}: {output}")
     if count:
         print(f"{waiting}; the same command takes their decisions")
 
