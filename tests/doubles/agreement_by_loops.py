@@ -464,6 +464,10 @@ class Row:
 
     def __init__(self, loops: Loops, verdicts: list[dict], criterion: str | None):
         self.loops = loops
+        self.gives_expected = any(verdict["expected_scores"] for verdict in verdicts)
+        if self.gives_expected:  # whole ones where a verdict has no others
+            key = "expected_scores"
+            verdicts = [verdict | {key: verdict[key] or verdict["scores"]} for verdict in verdicts]
         self.verdicts = verdicts
         self.criterion = criterion
         judge = verdicts[0]["judge"]
@@ -471,9 +475,7 @@ class Row:
         self.of_pairs = any(verdict["pair"] is not None for verdict in verdicts)
         shown = chain(*map(loops.shown, verdicts))
         self.asked = self.among(loops.responses, shown)
-        valid = [verdict for verdict in verdicts if verdict["valid"]]
-        self.complete = bool(valid) and all(verdict["expected_scores"] for verdict in valid)
-        has_expected = self.complete and criterion is None
+        has_expected = self.gives_expected and criterion is None
         self.expected = self.means(verdicts, "expected_scores") if has_expected else None
         self.scores = self.means(verdicts, "scores") if criterion is None else None
         self.relations = self.related(verdicts)
@@ -518,7 +520,7 @@ class Row:
         """Return whether a verdict is valid and says anything of a response that it shows."""
         if not verdict["valid"] or verdict["choices"]:
             return verdict["valid"]
-        scores = None if self.complete else verdict["scores"]
+        scores = None if self.gives_expected else verdict["scores"]
         return (scores or verdict["expected_scores"])[place] is not None
 
     def won(self, verdict: dict, first: int, second: int) -> float | None:

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 from doubles.agreement_study import write
-from doubles.endpoint import EndpointDouble, answer, good_answer
+from doubles.endpoint import EndpointDouble, answer, good_answer, level
 from factories import read_yaml, verdicts_in
 from programs import ENCODER, flags, needs_encoder, run_recipe, succeeded, told
 from tables import each_row, rows_of
@@ -56,20 +56,23 @@ def test_sharing_the_case_and_the_response_changes_no_probability(chat):
 
 def test_what_cannot_be_read_stays_unread():
     not_said = '{"rationale": "Not said.\\nNot said. Not said.", "criteria": {"1": "not met"}}'
-    replies = [not_said.replace("not met", "met"), "It is met.", not_said]
-    said = map(answer, replies)  # one criterion after another
+    is_met = answer(not_said.replace("not met", "met"))
+    odds = level("met", {"met": 0.6, "not": 0.2})
+    # One criterion after another; what was read is asked once more.
+    said = iter([is_met, odds, answer("It is met."), answer(not_said), odds])
     with EndpointDouble(lambda body: next(said)) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, concurrency=1)
-        (verdict,) = ChecklistJudge(chat, "checklist")([case(responses=RESPONSES[:1])])
+        judge = ChecklistJudge(chat, "checklist", score_decoding="constrained")
+        (verdict,) = judge([case(responses=RESPONSES[:1])])
     assert verdict.checklist == {
         "met": [True, None, False],
-        "met_probabilities": [None] * 3,
+        "met_probabilities": [0.75, None, 0.75],
         "score": None,
         "lowest": 0.625,
         "highest": 1.0,
     }
     assert verdict.extra["unread"] == ["no JSON object with the criteria"]
-    assert verdict.usage["requests"] == 3
+    assert verdict.usage["requests"] == 5
     assert verdict.rationale == "Not said. Not said. Not said.\nNot said. Not said. Not said."
 
 

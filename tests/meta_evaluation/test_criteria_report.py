@@ -109,8 +109,12 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     is_first = "is first by pairs won, but not clearly above"
     first = rf"No model clearly wins most pairs\. ([ab]) {is_first} (?!\1)[ab]\. "
     assert re.match(first, report.said)
-    assert "j puts the response with more words first in " in report.told
-    assert re.search("automedeval audit --judge JUDGE --cases .*--rubric checklist", report.told)
+    for said in (
+        "j puts the response with more words first in ",
+        "a has 1 response and b 1 that the judge could not read by all criteria",
+        "automedeval audit --judge JUDGE --cases .*--rubric checklist",
+    ):
+        assert re.search(said, report.told)
     table = answers_in(cases, verdicts)
     for model, of_model in table.groupby("model"):
         by_case = of_model.groupby("case")[["earned", "harm", "possible"]]

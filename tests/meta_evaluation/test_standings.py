@@ -59,7 +59,7 @@ def test_orders_are_averaged_and_invalid_verdicts_are_left_out():
     assert rows[0]["model"] == "a"
 
 
-def test_expected_scores_are_shown_if_every_verdict_has_them():
+def test_an_answer_counts_by_its_expected_score_else_its_score():
     """A server that does not tell every alternative gives expected scores with some verdicts alone."""
     cases = [case_of("1", "2", name=str(number)) for number in range(2)]
     both = verdict(1, 4, order=(0, 1), name="0", expected_scores=(1.5, 4.0))
@@ -67,7 +67,7 @@ def test_expected_scores_are_shown_if_every_verdict_has_them():
     rows, _ = ranked(cases[:1], [both])
     assert column(rows, "mean score")["a"] == 1.5
     rows, _ = ranked(cases, [both, lacks])
-    assert column(rows, "mean score")["a"] == 3.0
+    assert column(rows, "mean score")["a"] == (1.5 + 5) / 2
     assert column(rows, "own cases") == {"a": 2, "b": 1}
 
 

@@ -253,6 +253,8 @@ def test_a_run_whose_prompts_are_all_refused_records_nothing(runs):
         assert (run.verdicts, len(endpoint.asked)) == ([], 4)
         endpoint.script = [refuses(0)]
         assert runs.good(endpoint.url, concurrency=1).valid == [False, True, True, True]
+        endpoint.script = [refuses(*range(100))]
+        assert runs.good(endpoint.url, limit=5).valid[4:] == [False]
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])

@@ -177,7 +177,7 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
     given = study(0, invalid=40)
     given["verdicts"][-1]["expected_scores"] = None
     done = succeeded(asked(tmp_path, **given, **GATE))
-    assert ", whole scores (359 of 360 verdicts have expected ones): " in done.stdout
+    assert ", expected scores (359 of 360 verdicts have expected ones): " in done.stdout
     assert "40 of 400 cases without a score of both" in done.stdout
     assert "on 360 cases" in done.stdout
     many = asked(tmp_path, **study(1, invalid=41), **GATE)

@@ -299,7 +299,7 @@ def test_a_run_without_a_valid_verdict_counts_and_judges_are_tested_on_the_same_
     assert accuracy["mean"]["value"] == pytest.approx(fmean(accuracy["values"]))
     assert correlation["values"][1] is None
     assert correlation["mean"]["value"] is None
-    assert "run 1: no valid verdict</th>" in report.text
+    assert "run 1: no verdict has a score</th>" in report.text
     cell = cells_of(report, "narrow")["pairwise_accuracy"]
     loops = loops_of(files)
     (narrow,) = runs_of(loops, "narrow")

@@ -100,9 +100,7 @@ class ScoreReader:
         judged = self.judged
         should = trial.perturbation.should
         own = _sides(own_values(before, judged.rubric), own_values(after, judged.rubric))
-        best = own
-        if judged.has_expected:
-            best = _sides(expected_values(before), expected_values(after))
+        best = _sides(expected_values(before), expected_values(after)) or own
         is_read = not set(after.unread) - set(before.unread)
         if not (best and own and is_read and trial.target in (None, *best.before)):
             return Outcome(trial, lost=1)

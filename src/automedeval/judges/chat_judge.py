@@ -93,6 +93,11 @@ class Judge(BaseJudge):
         return digest(settings)
 
     @property
+    def read_by(self) -> Rubric:
+        """Return the rubric by which the answer to a prompt is read."""
+        return self.wording
+
+    @property
     def asks(self) -> bool:
         """Return whether an endpoint is asked for each value after its text."""
         return self.score_decoding == "constrained" and not self.chat.constrains
@@ -135,7 +140,7 @@ class Judge(BaseJudge):
         """Ask a prompt, then for each value of its answer; the answer has their probabilities, if all of them are told."""
         answer = yield prompt
         slots = len({slot.name.partition(",")[0] for slot in prompt.slots})
-        if not read_answer(answer, self.wording, slots).valid:
+        if not read_answer(answer, self.read_by, slots).valid:
             return answer
         usage = Counter(answer.usage)
         odds = list[dict[str, float]]()

@@ -9,8 +9,8 @@ from typing import Any
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
 from automedeval.models.base import Prompt, Results, answer_groups
-from automedeval.records import JsonObject, Verdict, digest
-from automedeval.rubrics.rubric import READINGS
+from automedeval.records import CaseCriterion, JsonObject, Verdict, digest
+from automedeval.rubrics.rubric import READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
 
 
@@ -24,6 +24,11 @@ class ChecklistJudge(Judge):
     @cached_property
     def fingerprint(self) -> str:
         return digest([super().fingerprint, 1])  # the number of criteria in a prompt
+
+    @property
+    def read_by(self) -> Rubric:
+        """Return the rubric of a prompt, whatever its one criterion is."""
+        return self.wording.about([CaseCriterion("", 1)])
 
     def judge(
         self, requests: Sequence[Request], wanted: Sequence[bool]
@@ -80,9 +85,9 @@ class ChecklistJudge(Judge):
         errors = []
         rationales = []
         usage: Counter[str] = Counter()
-        for reply, criterion in zip(answer, request.case.criteria, strict=True):
+        for reply in answer:
             usage.update(reply.usage and {"requests": 1} | reply.usage)
-            reading = read_answer(reply, self.wording.about([criterion]), 1)
+            reading = read_answer(reply, self.read_by, 1)
             is_met = chance = None
             if not reading.valid:
                 errors.append(reading.error)

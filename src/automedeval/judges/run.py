@@ -65,6 +65,7 @@ def judge_missing(
     rank = log.processes.rank
     count = log.processes.count
     judge.chat.set_date(run_date(log.run_file))
+    judge.chat.resumed = bool(done)
     own: Iterator[Request] = islice(requests, rank, None, count)
     if not judge.chat.batched:  # the requests of an endpoint are packed anew
         own = (request for request in own if request.key not in done)
@@ -90,10 +91,11 @@ def judge_by_file(
     """Record the verdicts that the answers to a file of requests give, and write those that are not `done` and have no answer.
 
     FILE.answers.jsonl beside FILE.jsonl has the answers, in the layout of OpenAI's batches and `vllm run-batch`. A request that
-    several verdicts need is written once; errors in place of answers are added to the chat's `failures`.
+    several verdicts need is written once; errors in place of answers are added to the chat's `failures`, and so are
+    missing lines if others came.
 
     Return what is to be done next, None if no request is left.
-    RecordError if a line of the answers is none, or none says an answer.
+    RecordError if a line of the answers is none.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     answers = file.with_suffix(".answers.jsonl")
@@ -120,8 +122,8 @@ def judge_by_file(
 
     with file.open("w", encoding="utf-8", newline="\n") as stream:
         log.fill(verdicts(stream), len(requests) - len(done))
-    if failures and len(failures) == len(answered):
-        raise RecordError(f"{answers}: no request was answered; the first, {failures[0]}")
+    if log.new or failures:  # answers came, and perhaps not to all
+        failures[:0] = [f"no line in {answers}"] * (len(written) - len(failures))
     if not written:
         return None
     source, target, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))

@@ -180,7 +180,7 @@ class Chat:
     `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
     chooses among the values of each slot. `writes`: it writes text, not slots and options alone. `batched`: the last bits of
     an answer depend on the batch. `checkpoint` is a digest of its weights, where they are known. `left_out` has the parameters
-    that an endpoint refused, `failures` why requests got no answer.
+    that an endpoint refused, `failures` why requests got no answer; `resumed`: it answered others in an earlier run.
     """
 
     name: str
@@ -188,6 +188,7 @@ class Chat:
     writes = True
     checkpoint: str | None = None
     max_new_tokens = 0
+    resumed = False
     left_out: Sequence[str] = ()
     failures: Sequence[str] = ()
     fingerprint: str

@@ -208,9 +208,9 @@ class OpenAIChat(Chat):
         dialogue without a result, or with what `failed` makes of the reason. A prompt that the endpoint refuses (400, 413, 422)
         gets an answer with the endpoint's words as its error.
 
-        ChatError, after the requests in progress, if the endpoint is down, refuses the key or the model, has answered none of
-        the prompts that it refused, or `MOST_ALIKE` requests in a row failed or were refused in the same words: what was
-        refused then has no result, and is asked again.
+        ChatError, after the requests in progress, if the endpoint is down, refuses the key or the model, refused
+        all prompts of a run that is not resumed, or `MOST_ALIKE` requests in a row failed or were refused in the same words:
+        what was refused then has no result, and is asked again.
         """
         waiting, row, problem = iter(dialogues), _Row(), None
         halt = threading.Event()  # ends dialogues before their next prompt
@@ -235,7 +235,7 @@ class OpenAIChat(Chat):
                 if problem:
                     halt.set()
                     row.held.clear()  # they are asked again
-            if row.kind not in ("", FAILED) and not self.asked:
+            if row.kind not in ("", FAILED) and not (self.asked or self.resumed):
                 problem = problem or ChatError(f"{self.address} {row.words}")
             if problem:
                 raise problem

@@ -73,7 +73,6 @@ class Log:
         self._journal.__exit__(error, *rest)
         if error is not None:
             return  # a process that fails does not wait: the launcher stops the others
-        self.new = self._journal.appended
         self.processes.wait()
         if self.processes.count > 1:
             if self.processes.rank == 0:
@@ -175,6 +174,7 @@ class Log:
                 if self._journal.appended % _SYNC == 0:
                     self._journal.sync()
         self._journal.sync()
+        self.new = self._journal.appended
 
     def _read(self, path: Path) -> Iterator[Any]:
         return read_records(path, self.kind) if path.exists() else iter(())

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 import numpy as np
-from scipy.stats import binom
+import scipy
 
 from automedeval.stats.bootstrap import Estimate
 
@@ -28,6 +28,7 @@ def cases_needed(difference: Estimate, level: float = LEVEL) -> int | None:
     same = (1 + mean / unlike) / 2  # the share of these that are as the mean says
 
     def shows(cases: int) -> bool:
+        binom = scipy.stats.binom
         there = binom.ppf(PARTS, cases, unlike)
         edge = binom.isf(level / 2, there, 0.5)
         return binom.sf(edge, there, same).mean() >= POWER

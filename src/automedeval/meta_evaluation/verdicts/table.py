@@ -265,8 +265,8 @@ class VerdictTable:
 
     @cached_property
     def expected(self) -> ndarray:
-        """The expected scores: float [entries]."""
-        return self.column(attrgetter("expected_scores"))
+        """The expected scores, else the whole ones: float [entries]."""
+        return self.column(lambda verdict: verdict.expected_scores or verdict.scores)
 
     def own_on(self, criterion: str | None) -> ndarray:
         """Return the values that the judge itself gave, by all choices or those on one criterion: float [entries]."""
@@ -284,8 +284,8 @@ class VerdictTable:
 
     @property
     def best(self) -> ndarray:
-        """The expected scores where every valid verdict has them, else the judge's own values: float [entries]."""
-        return self.expected if self.has_expected else self.own
+        """The expected scores, else the whole ones, else the judge's own values: float [entries]."""
+        return self.expected if self.with_expected else self.own
 
     @cached_property
     def scores(self) -> ndarray:
@@ -544,9 +544,9 @@ class Row:
 
     @cached_property
     def expected(self) -> ndarray | None:
-        """The mean expected scores, float [responses]; None where not every valid verdict has them, and on one criterion."""
+        """The mean expected scores, else whole ones, float [responses]; None without expected ones, and on one criterion."""
         judge = self.judge
-        if self.criterion is not None or not judge.has_expected:
+        if self.criterion is not None or not judge.with_expected:
             return None
         return judge.per_response(judge.expected, self.run)
 
