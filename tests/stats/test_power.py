@@ -40,3 +40,10 @@ def test_no_number_of_cases_shows_a_mean_that_is_0_or_nearly():
     assert cases_needed(estimate(mean(opposed, np.ones(2), 2), 2)) is None
     nearly = np.append(np.tile(opposed, 1_000), 1)
     assert cases_needed(estimate(mean(nearly, np.ones(2_001), 2_001), 2_001)) is None
+
+
+def test_of_clusters_that_all_agree_so_many_are_enough():
+    halves = np.tile([1.0, 0.0], 30)
+    clusters = np.repeat(range(3), 20)
+    assert cases_needed(estimate(mean(halves, np.ones(60), 60), clusters)) == 6
+    assert p_value(6, 0) < 0.05 < p_value(5, 0)

@@ -14,18 +14,20 @@ PARTS = np.linspace(0.025, 0.975, 20)  # of the distribution of the cases that a
 
 
 def cases_needed(difference: Estimate, level: float = LEVEL) -> int | None:
-    """Return about how many cases would show a mean over cases of 1, 0 and -1, as large as it is estimated.
+    """Return about how many cases, or clusters of them, would show a mean of 1, 0 and -1, as large as it is estimated.
 
     It is the first number with which the sign test (`bootstrap.exact_test`) has a p-value below the level with the chance
-    `POWER`, over how many cases are no ties, and which of these are the other way round. None if the mean is 0, or if `MOST`
-    cases would not do.
+    `POWER`, over how many cases are no ties, and which of these are the other way round. Of clusters none is a tie, and as many
+    are the other way round as their spread says. None if the mean is 0, or if `MOST` would not do.
     """
     mean = abs(difference.value or 0)
     if not mean:
         return None
-    variance = np.nanvar(difference.draws) * difference.cases
-    unlike = np.clip(variance + mean**2, mean, 1)  # the share of cases that are no ties
-    same = (1 + mean / unlike) / 2  # the share of these that are as the mean says
+    square = np.nanvar(difference.draws) * difference.cases + mean**2
+    in_clusters = difference.n > difference.cases
+    unlike = 1.0 if in_clusters else np.clip(square, mean, 1)  # the share that are no ties
+    # the share of these that are as the mean says
+    same = (1 + min(1.0, mean / np.sqrt(square * unlike))) / 2
 
     def shows(cases: int) -> bool:
         binom = scipy.stats.binom

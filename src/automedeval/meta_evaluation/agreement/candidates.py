@@ -172,8 +172,10 @@ def with_tests(table: JsonObject) -> JsonObject:
     adjust_p(pairs)
     unclear = [pair for pair in pairs if not _is_clear(pair)]
     for pair in unclear:  # Holm compares the clearest of them with this part of the level
-        if needed := cases_needed(pair["margin"], SIGNIFICANT / len(unclear)):
-            pair["more_cases"] = max(1, needed - pair["margin"].cases)
+        margin = pair["margin"]
+        if needed := cases_needed(margin, SIGNIFICANT / len(unclear)):
+            more = max(1, needed - margin.cases)  # cases, or clusters as large as these
+            pair["more_cases"] = math.ceil(more * margin.n / margin.cases)
     return table | {"pairs": pairs}
 
 
