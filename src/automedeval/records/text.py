@@ -15,7 +15,8 @@ FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _ADDRESS = re.compile(r"(?i)(https?://)(?:\S*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
 LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 RANKED = (
-    "In brackets: 95 % intervals over {}. Models whose ranks overlap are not clearly different."
+    "In brackets: 95 % intervals over {}. "
+    "Models whose ranks overlap do not clearly differ in pairs won."
 )
 
 
