@@ -106,12 +106,12 @@ _PATTERNS = {
     "base": r"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{2,30} per )(?P<count>@number ?)?(?P<by>@{per}s?)\b)?",
     # Behind an adverb: its clause ends, or goes on with a small word. "Daily dose" and "yearly check-up" say not how often.
     "alone": r"(?=\W*$|[^\w\s]|\s+@go_on\b)",
-    "apart": r"@range[ -]?(?P<period>@{periods}s?)\b(?= (?:apart|in between|between))",
+    # "6 hours apart", at most four times a day, and "6-hourly"
+    "apart": r"@range[ -]?(?:(?P<period>@{periods}s?)\b(?= (?:apart|in between|between))|(?<=[ -])(?P<adverb>hourly)\b)",
     "a_period": r"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>@number[ -])?"
     r"(?P<period>@{periods}s?)\b|[ -](?P<adverb>@adverbs)\b)",
     "times a period": r"(?:@range(?: \(\d+\))? ?(?:times?|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))@a_period",
     "every": r"\b(?:every|each) (?:@range[ -]|(?P<other>other ))?(?P<period>@{periods}s?)\b",
-    "hourly": r"@range[ -](?P<adverb>hourly)\b",
     "adverb": r"\b(?P<adverb>@adverbs)\b@alone",
     "amount": r"@halved@range@gap(?P<unit>@{unit}s?)(?!\w)(?!@age)@base",
     "any": r"\d|[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
@@ -125,7 +125,7 @@ _PATTERNS = {
 _PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
 _READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}
 _BY_FACTOR = attrgetter("factor")
-_FORMS = ("apart", "times a period", "every", "hourly", "adverb", "amount")  # how often comes first
+_FORMS = ("apart", "times a period", "every", "adverb", "amount")  # how often comes first
 
 
 def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> list[Difference]:
@@ -195,7 +195,7 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
             before = sentence[max(0, match.start() - NEAR) : match.start()]
             behind = sentence[match.end() : match.end() + NEAR]
             limit = _READ["limit_before"].search(before) or _READ["limit_after"].match(behind)
-            is_limit = bool(limit) or form == "apart"  # "6 hours apart": at most four times a day
+            is_limit = bool(limit) or (form == "apart" and not match["adverb"])
             place = (span.start + match.start(), span.start + match.end(), span)
             for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_age = kind == "duration" and not _READ["lasts"].search(before)
