@@ -4,7 +4,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 from doubles import study_page
 from doubles.agreement_study import read
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
@@ -19,7 +18,7 @@ from doubles.small_study import (
     write_study,
 )
 from doubles.study_page import opened, physician
-from factories import read_json, read_yaml
+from factories import read_json, read_yaml, write_yaml
 from programs import ROOT, SAMPLE, failed, flags, run_recipe, succeeded, told
 
 from automedeval.annotation.export import write_export
@@ -177,7 +176,7 @@ def test_report_reads_what_two_physicians_answered(tmp_path, open_stores, monkey
     content = read_yaml(Path("recipes/runs/automedeval-135m/annotate.yaml"))
     content["database"] = str(tmp_path / "db")
     file = tmp_path / "study.yaml"
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    write_yaml(file, content)
     store = open_stores(read_study(file))
     finish_all(store, "physician-1", "physician-2")
     written = write_export(store, tmp_path / "out")

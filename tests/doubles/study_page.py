@@ -11,8 +11,7 @@ from pathlib import Path
 
 import httpx
 import uvicorn
-import yaml
-from factories import read_yaml, write
+from factories import read_yaml, write, write_yaml
 from starlette.testclient import TestClient
 from tables import with_words
 
@@ -45,7 +44,7 @@ def write_study(
     content["annotators"] = [{"name": name, "role": role} for name, role in ANNOTATORS.items()]
     content |= {kind: plans[kind] for kind in kinds} | more
     path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    write_yaml(path, content)
     return path
 
 

@@ -1,10 +1,9 @@
 """`automedeval judge` on runs that HELM wrote itself."""
 
-import json
 import shutil
 from pathlib import Path
 
-from factories import read, read_json
+from factories import read, read_json, write_json
 from harness.make_logs import QUESTIONS
 from programs import failed, run_command, told
 
@@ -65,6 +64,6 @@ def test_a_perturbed_question_is_left_out(helm_runs, tmp_path):
     run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
     state = read_json(run / "scenario_state.json")
     state["request_states"][1]["instance"]["perturbation"] = {"name": "typos"}
-    (run / "scenario_state.json").write_text(json.dumps(state))
+    write_json(run / "scenario_state.json", state)
     printed, _ = judge(tmp_path / "out", run)
     assert "left out: 1 (the question is perturbed)" in printed

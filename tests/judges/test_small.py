@@ -16,7 +16,7 @@ import pandas
 import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
-from factories import read_json
+from factories import read_json, write_json
 from plain_small_judge import Plain, adapter
 from programs import (
     ENCODER,
@@ -225,7 +225,7 @@ def test_what_cannot_be_judged_is_one_line(arguments, message, small, tmp_path):
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)
     tokenizer = read_json(other / "tokenizer.json")
-    (other / "tokenizer.json").write_text(json.dumps(tokenizer))  # the same in other bytes
+    write_json(other / "tokenizer.json", tokenizer)  # the same in other bytes
     options = {"encoder": str(ENCODER)} | arguments
     given = {name: value.format(small=small, other=other) for name, value in options.items()}
     done = run_recipe("judge", cases=CASES, output=tmp_path / "out", **given)

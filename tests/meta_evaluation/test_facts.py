@@ -1,7 +1,5 @@
 """What is known of a judge stands beside every ranking: a judge that cannot see danger never calls a longer bot better."""
 
-import json
-
 import pytest
 from doubles.agreement_study import (
     MODELS,
@@ -16,6 +14,7 @@ from doubles.agreement_study import (
     told,
     write,
 )
+from factories import write_json
 from programs import ENCODER, failed, flags, needs_encoder, run_command, succeeded
 from tables import each_row, holds_all, rows_of
 
@@ -133,7 +132,7 @@ def audit_of(*rows: dict, settings: str = SETTINGS, passes: bool = True) -> dict
 def audited(folder, content, verdicts=None, **more):
     """Report on verdicts with what an audit's file holds; return how it ends."""
     file = folder / "audit.json"
-    file.write_text(json.dumps(content))
+    write_json(file, content)
     verdicts = verdicts or agreeing_verdicts("j", settings=SETTINGS)
     return asked(folder, verdicts, audits=file, **more)
 

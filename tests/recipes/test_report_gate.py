@@ -1,6 +1,5 @@
 """`automedeval report` of two versions that were judged apart, and as a gate for builds, by its command."""
 
-import json
 import re
 import shlex
 
@@ -22,6 +21,7 @@ from doubles.agreement_study import (
     write,
 )
 from doubles.endpoint import EndpointDouble, answer, prompt_of
+from factories import write_json, write_yaml
 from programs import ROOT, failed, run_command, succeeded
 from tables import each_row, rows_of, write_csv
 
@@ -75,7 +75,7 @@ def score_by_case(files):
 def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
     for version, judge in {"old": "openai:m", "new": "small"}.items():
         record = tmp_path / version / "run-None.json"
-        record.write_text(json.dumps({"arguments": {"judge": judge}}))
+        write_json(record, {"arguments": {"judge": judge}})
     report = made(tmp_path, **versions(runs, new=RTL))
     result = report.result
     assert result["cases"]["cases"] == 28
@@ -110,7 +110,7 @@ def test_two_runs_pass_the_gate(runs, tmp_path):
     succeeded(asked(tmp_path, **versions(runs), **gate))
     named = {name: [*map(str, files)] for name, files in versions(runs).items()}
     config = tmp_path / "gate.yaml"
-    config.write_text(yaml.safe_dump(named))
+    write_yaml(config, named)
     succeeded(asked(tmp_path, None, cases=None, config=config, **gate))
     _, old_verdicts = runs["old"]
     one = versions(runs) | {"verdicts": old_verdicts}

@@ -1,8 +1,6 @@
 """Thoughts of reasoning models in candidates' answers."""
 
-import json
-
-from factories import verdicts_in
+from factories import verdicts_in, write_json
 from programs import run_command
 from tables import each_row
 
@@ -64,7 +62,7 @@ def test_an_answer_scores_as_what_is_read_of_it_and_the_run_counts_the_rest(tmp_
     for number, (text, read) in enumerate(READ.items()):
         rows.append({"question": f"May I take {number} pills?", "whole": text, "read": read})
     file = tmp_path / "answers.json"
-    file.write_text(json.dumps(rows))
+    write_json(file, rows)
     done = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
     assert "answers with thoughts or control tokens, which are removed: 2" in done.stdout
     assert "answers with more than 100,000 characters" in done.stdout
