@@ -104,10 +104,9 @@ def opened(path: Path, **options: object) -> Iterator[Store]:
         store.close()
 
 
-def client_of(store: Store, secure: bool = False) -> TestClient:
+def client_of(store: Store) -> TestClient:
     """Return a client of the application, without a server."""
-    address = "https://testserver" if secure else "http://testserver"
-    return TestClient(make_app(store, secret="of the test", secure=secure), address)
+    return TestClient(make_app(store, secret="of the test", secure=False))
 
 
 def physician(store: Store, name: str = "physician-2") -> Physician:

@@ -155,8 +155,8 @@ def test_sorting_filters_and_search_stay_in_the_address(made, browser):
     visit.close()
 
 
-def open_case(visit, case_id, more=""):
-    visit.open(f"#case={quote(case_id)}{more}")
+def open_case(visit, case_id):
+    visit.open(f"#case={quote(case_id)}")
     case_is(visit, case_id)
 
 
