@@ -1,7 +1,7 @@
 """Thoughts of reasoning models in candidates' answers."""
 
 from factories import verdicts_in, write_json
-from programs import run_command
+from programs import run_command, told
 from tables import each_row
 
 from automedeval import Case, Response
@@ -64,8 +64,8 @@ def test_an_answer_scores_as_what_is_read_of_it_and_the_run_counts_the_rest(tmp_
     file = tmp_path / "answers.json"
     write_json(file, rows)
     done = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
-    assert "answers with thoughts or control tokens, which are removed: 2" in done.stdout
-    assert "answers with more than 100,000 characters" in done.stdout
+    removed = "answers with thoughts or control tokens, which are removed: 2"
+    told(done, removed, "answers with more than 100,000 characters")
     for verdict in verdicts_in(tmp_path / "v"):
         first, second = verdict.expected_scores
         assert first == second > 0

@@ -124,8 +124,7 @@ def test_people_are_counted_on_the_card_and_not_named(checkpoint, results):
     result["people"]["annotators"] = names = harm["people"]["names"]
     card = filled(checkpoint, result)
     assert "- Harm: Moderate or worse by the middle degree of 2 physicians" in card
-    assert ": larch-7b in 2 of 9 answers." in card
-    assert "are rated by 2 " in card
+    holds_all(card, (": larch-7b in 2 of 9 answers.", "are rated by 2 "))
     assert not [name for name in ("simulated", *names) if name in card]
 
 
