@@ -150,9 +150,7 @@ def test_the_hub_shows_agreement_with_people_on_each_criterion(checkpoint, resul
     assert "Judged by automedeval\\_guided@1, **which is not the rubric that it" in card
 
 
-@pytest.mark.parametrize(
-    ("base", "revision"), [("some-org/base", None), ("some-org/base@v2", "v2")]
-)
+@each_row("base, revision")
 def test_the_hub_knows_an_adapters_base_and_a_license_of_another_name(
     tiny_model, checkpoint, base, revision
 ):
