@@ -39,6 +39,19 @@ def write(path: Path, records: Iterable[Any]) -> Path:
     return path
 
 
+def write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def change_json(path: Path, **changes: Any) -> None:
+    """Write an object of JSON again with some keys changed."""
+    write_json(path, read_json(path) | changes)
+
+
+def write_yaml(path: Path, content: Any) -> None:
+    path.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False), encoding="utf-8")
+
+
 def case_of(number: int, models: Sequence[str] = MODELS, **more: Any) -> Case:
     responses = [
         {"model": name, "text": f"Answer {number} of {name}: rest and drink."} for name in models

@@ -4,7 +4,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 from doubles import study_page
 from doubles.agreement_study import read
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
@@ -19,13 +18,13 @@ from doubles.small_study import (
     write_study,
 )
 from doubles.study_page import opened, physician
-from factories import read_json, read_yaml
+from factories import read_json, read_yaml, write_yaml
 from programs import ROOT, SAMPLE, failed, flags, run_recipe, succeeded, told
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.study import read_study
 from automedeval.meta_evaluation.verdicts.cases import Cases
-from automedeval.meta_evaluation.verdicts.ratings import read_ratings
+from automedeval.meta_evaluation.verdicts.ratings import People, read_ratings
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 from automedeval.stats.bootstrap import is_known
@@ -107,6 +106,12 @@ def test_an_export_replaces_no_files_of_others(tmp_path, open_stores):
     assert written["ratings.jsonl"] == 2 * 9
 
 
+def rated_in(folder: Path) -> People:
+    """Return the ratings of an export beside the cases in the same folder."""
+    cases = Cases.read(str(folder / "cases.jsonl"))
+    return read_ratings(str(folder / "ratings.jsonl"), cases)
+
+
 def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     write_study(tmp_path, number=1)
     shown = verdict_of(case_of(0), (1, 2, 3, 5), "x", models=[*MODELS, "reference"])
@@ -129,8 +134,7 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     (case,) = read(tmp_path / "cases.jsonl")
     case["responses"][1]["text"] += " Or not."
     write_lines(tmp_path / "cases.jsonl", [case])
-    cases = Cases.read(str(tmp_path / "cases.jsonl"))
-    people = read_ratings(str(tmp_path / "ratings.jsonl"), cases)
+    people = rated_in(tmp_path)
     assert is_known(people.ratings).sum(axis=(0, 2)).tolist() == [3, 0, 3]
     assert (
         "3 left out, of 1 cases that are not among these 1, lack the answer or have other texts"
@@ -139,13 +143,12 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path, open_stores):
     # A model has another name, in both files or in one.
     case["responses"][0]["model"] = "renamed"
     write_lines(tmp_path / "cases.jsonl", [case])
-    cases = Cases.read(str(tmp_path / "cases.jsonl"))
     with pytest.raises(RecordError, match=f"no response of '{MODELS[0]}'"):
-        read_ratings(str(tmp_path / "ratings.jsonl"), cases)
+        rated_in(tmp_path)
     for line in ratings:
         line["model"] = line["model"].replace(MODELS[0], "renamed")
     write_lines(tmp_path / "ratings.jsonl", ratings)
-    people = read_ratings(str(tmp_path / "ratings.jsonl"), cases)
+    people = rated_in(tmp_path)
     assert is_known(people.ratings).sum(axis=(0, 2)).tolist() == [3, 0, 3]
 
 
@@ -177,7 +180,7 @@ def test_report_reads_what_two_physicians_answered(tmp_path, open_stores, monkey
     content = read_yaml(Path("recipes/runs/automedeval-135m/annotate.yaml"))
     content["database"] = str(tmp_path / "db")
     file = tmp_path / "study.yaml"
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    write_yaml(file, content)
     store = open_stores(read_study(file))
     finish_all(store, "physician-1", "physician-2")
     written = write_export(store, tmp_path / "out")

@@ -6,10 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 from doubles.introspection_study import case_of, verdict_of
 from doubles.small_study import write_lines
-from factories import read_yaml
+from factories import read_yaml, write_yaml
 from programs import ROOT
 
 from automedeval.annotation.study import read_study
@@ -54,7 +53,7 @@ def opened(place, tmp_path, monkeypatch, open_stores):
 
     def make(name, **more):
         content = settings(name) | {"database": str(tmp_path / f"{name}.sqlite")} | more
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        write_yaml(tmp_path / f"{name}.yaml", content)
         return open_stores(read_study(tmp_path / f"{name}.yaml"))
 
     return make

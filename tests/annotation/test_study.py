@@ -1,10 +1,9 @@
 """A study's file: what it asks whom, in which order; and one readable line for everything that can be wrong with it."""
 
 import pytest
-import yaml
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import PHYSICIANS, a_study, write_lines, write_study
-from factories import read_yaml
+from factories import read_yaml, write_yaml
 from programs import ROOT
 from tables import each_row, refused
 
@@ -34,7 +33,7 @@ def write_questions(folder, **changed) -> str:
     changed = packaged | changed
     questions = {name: value for name, value in changed.items() if value != "ABSENT"}
     file = folder / "mine.yaml"
-    file.write_text(yaml.safe_dump(questions))
+    write_yaml(file, questions)
     return str(file)
 
 

@@ -192,7 +192,7 @@ def test_the_facts_say_whether_patients_are_treated_alike(name, said, audits):
     assert said in "\n".join(lines_of(profile))
 
 
-@pytest.mark.parametrize(("count", "enough"), [(29, False), (30, True)])
+@each_row("count, enough")
 def test_a_judge_is_trusted_by_thirty_dangerous_answers(count, enough, audits):
     _, folder = audits["equal"]
     content = read_json(folder / "audit.json")

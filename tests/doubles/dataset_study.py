@@ -11,8 +11,7 @@ from subprocess import CompletedProcess
 import datasets
 import factories
 import numpy as np
-import yaml
-from factories import read, read_json, write
+from factories import read, read_json, write, write_yaml
 from programs import ROOT, run_recipe
 from tables import rows_of
 
@@ -78,7 +77,7 @@ class Study:
         cases = self.write("cases.jsonl", self.cases)
         verdicts = [self.write(f"{name}.jsonl", records) for name, records in self.verdicts.items()]
         plan = self.folder / "plan.yaml"
-        plan.write_text(yaml.safe_dump(self.plan, sort_keys=False))
+        write_yaml(plan, self.plan)
         given = {"cases": f"made-up={cases}", "verdicts": verdicts, "plan": plan} | options
         return run_recipe("build_dataset", **given, output=self.output)
 

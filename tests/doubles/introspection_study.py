@@ -48,10 +48,10 @@ def slot_line(scores: Sequence[int]) -> str:
 class Lessons:
     """The files of a small study; `introspect` runs a round on them."""
 
-    def __init__(self, folder: Path, number: int = 8, build: bool = True):
+    def __init__(self, folder: Path, build: bool = True):
         self.folder = folder
         self.output = folder / "round1"
-        self.cases = [case_of(at) for at in range(number)]
+        self.cases = [case_of(at) for at in range(8)]
         self.order = {case.id: random.Random(case.id).sample(range(3), 3) for case in self.cases}
         self.record = {case.id: scores_of(at) for at, case in enumerate(self.cases)}
         self.verdicts = [verdict_of(case, self.record[case.id]) for case in self.cases[:-1]]
@@ -90,11 +90,13 @@ class Lessons:
         about = {"case_id": self.cases[number].id, "teacher": "strong", "knowledge": "none"}
         self.said.append(about | {"role": role, "round": call, "text": text})
 
-    def agree(self, number: int, scores: Sequence[int], word: str = "poor") -> None:
+    def agree(self, number: int, scores: Sequence[int]) -> None:
         """Record a first exchange in which both partners agree on these scores (in the order of the responses)."""
         self.say(number, "suggestion", f"Suggestion: All of it.\n{slot_line(scores)}")
         self.say(number, "review", "Review: accept")
-        self.say(number, "revision", f"{rationale_of(MODELS, range(3), word)}\n{slot_line(scores)}")
+        self.say(
+            number, "revision", f"{rationale_of(MODELS, range(3), 'poor')}\n{slot_line(scores)}"
+        )
 
     def introspect(self, **options: Any) -> CompletedProcess:
         """Run both recipes of a round, each with the options that it has; the second does not follow a failure."""

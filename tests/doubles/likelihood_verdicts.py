@@ -24,8 +24,8 @@ def verdict_of(
     return Verdict(case.id, judge, "likelihood@1", shown, **fields)
 
 
-def invalid_of(number: int) -> Verdict:
-    return verdict_of(number, (0.0, 0.0, 0.0), valid=False, error="too long", expected_scores=None)
+UNREAD = {"valid": False, "error": "too long", "expected_scores": None}
+INVALID = verdict_of(24, (0.0, 0.0, 0.0), **UNREAD)
 
 
 def rated(verdict: Verdict, scores: Sequence[float]) -> list[Rating]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import yaml
+from factories import write_yaml
 from tables import rows_of
 
 CONTENT = rows_of(__file__)
@@ -13,5 +13,5 @@ def own_rubric(folder: Path, text: str, **changes: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "own.jinja").write_text(text, encoding="utf-8")
     file = folder / "own.yaml"
-    file.write_text(yaml.safe_dump(CONTENT | changes), encoding="utf-8")
+    write_yaml(file, CONTENT | changes)
     return file

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import yaml
-from factories import read_yaml
+from factories import read_yaml, write_yaml
 
 from automedeval.audit.perturbations import SCORES, TEMPLATES
 
@@ -13,5 +12,5 @@ def some_of(folder: Path, *names: str) -> Path:
     packaged = [entry for name in SCORES for entry in read_yaml(TEMPLATES / name)]
     chosen = [entry for entry in packaged if entry["name"] in ("reading", *names)]
     file = folder / "perturbations.yaml"
-    file.write_text(yaml.safe_dump(chosen, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    write_yaml(file, chosen)
     return file

@@ -1,13 +1,12 @@
 """Things to publish: a trained tiny judge with its record, and results on the sample."""
 
-import json
 import runpy
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from factories import verdict_of, write
+from factories import verdict_of, write, write_json
 from programs import ROOT, SAMPLE, run_recipe, succeeded
 from tables import rows_of
 
@@ -32,7 +31,7 @@ def trained(model: Path, folder: Path, **changes: Any) -> Path:
     shutil.copytree(model, folder)
     record = RECORD | {"history": [vars(stage_of("stage1"))], "finished": True} | changes
     (folder / "training").mkdir()
-    (folder / "training/record.json").write_text(json.dumps(record))
+    write_json(folder / "training/record.json", record)
     write_readme(folder, "automedeval.study.training", "checkpoint_card.md.jinja", record)
     return folder
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from factories import case_of, verdict_of
+from factories import case_of, verdict_of, write_yaml
 from factories import write as write_lines
 
 from automedeval.annotation.assignment import Assignment
@@ -36,7 +35,7 @@ def write_study(
     content |= {"annotators": [{"name": name, "role": role} for name, role in physicians.items()]}
     content = {key: value for key, value in (content | more).items() if value is not None}
     file = folder / "study.yaml"
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    write_yaml(file, content)
     return file
 
 

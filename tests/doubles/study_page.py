@@ -11,8 +11,7 @@ from pathlib import Path
 
 import httpx
 import uvicorn
-import yaml
-from factories import read_yaml, write
+from factories import read_yaml, write, write_yaml
 from starlette.testclient import TestClient
 from tables import with_words
 
@@ -45,7 +44,7 @@ def write_study(
     content["annotators"] = [{"name": name, "role": role} for name, role in ANNOTATORS.items()]
     content |= {kind: plans[kind] for kind in kinds} | more
     path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    write_yaml(path, content)
     return path
 
 
@@ -105,10 +104,9 @@ def opened(path: Path, **options: object) -> Iterator[Store]:
         store.close()
 
 
-def client_of(store: Store, secure: bool = False) -> TestClient:
+def client_of(store: Store) -> TestClient:
     """Return a client of the application, without a server."""
-    address = "https://testserver" if secure else "http://testserver"
-    return TestClient(make_app(store, secret="of the test", secure=secure), address)
+    return TestClient(make_app(store, secret="of the test", secure=False))
 
 
 def physician(store: Store, name: str = "physician-2") -> Physician:

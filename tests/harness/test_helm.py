@@ -1,12 +1,12 @@
 """`automedeval judge` on runs that HELM wrote itself."""
 
-import json
 import shutil
 from pathlib import Path
 
-from factories import read, read_json
+from factories import read, read_json, write_json
 from harness.make_logs import QUESTIONS
 from programs import failed, run_command, told
+from tables import holds_all
 
 
 def run_judge(output: Path, *runs: object):
@@ -23,9 +23,9 @@ def test_runs_of_two_models_become_cases(helm_runs, tmp_path):
     printed, cases = judge(
         tmp_path / "out", helm_runs / "a", f"model-b={helm_runs / 'b' / 'scenario_state.json'}"
     )
-    assert "answers of acme/model-a: 3" in printed
-    assert "answers of model-b: 2; left out: 1 (no answer)" in printed, "the request that failed"
-    assert "cases: 3, with an answer of all 2 models: 2" in printed
+    failure = "answers of model-b: 2; left out: 1 (no answer)"
+    whole = "cases: 3, with an answer of all 2 models: 2"
+    holds_all(printed, ("answers of acme/model-a: 3", failure, whole))
     assert [case["question"] for case in cases] == [question for question, _ in QUESTIONS]
     assert cases[0]["reference"] == "Acetaminophen lowers a fever.", (
         "the one that is tagged correct"
@@ -55,16 +55,16 @@ def test_multiple_choice_is_left_out(helm_runs, tmp_path):
 
 
 def test_a_run_that_is_not_whole_is_one_line(helm_runs, tmp_path):
-    run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
+    run = shutil.copytree(helm_runs / "a", tmp_path / "a")
     (run / "run_spec.json").unlink()
     done = run_judge(tmp_path / "out", run)
     failed(done, "no run_spec.json beside it: not a whole run of HELM")
 
 
 def test_a_perturbed_question_is_left_out(helm_runs, tmp_path):
-    run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
+    run = shutil.copytree(helm_runs / "a", tmp_path / "a")
     state = read_json(run / "scenario_state.json")
     state["request_states"][1]["instance"]["perturbation"] = {"name": "typos"}
-    (run / "scenario_state.json").write_text(json.dumps(state))
+    write_json(run / "scenario_state.json", state)
     printed, _ = judge(tmp_path / "out", run)
     assert "left out: 1 (the question is perturbed)" in printed

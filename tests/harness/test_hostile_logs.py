@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import write
 from doubles.word_judge import WordJudge
+from factories import write_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import failed, run_command
@@ -72,7 +73,7 @@ def test_what_is_read_of_a_line_of_lm_eval(changes, wanted, tmp_path):
 def test_what_is_read_of_a_sample_of_inspect(changes, wanted, tmp_path):
     (sample,) = INSPECT["samples"]
     log = tmp_path / "run.json"
-    log.write_text(json.dumps(INSPECT | {"samples": [sample | changes]}), encoding="utf-8")
+    write_json(log, INSPECT | {"samples": [sample | changes]})
     assert "the run ended as 'error'" in str(assert_read(log, wanted))
 
 
@@ -102,7 +103,7 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, lo
     holder[last] = value
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(RecordError):
         file = Path(folder) / name
-        file.write_text(json.dumps(content), encoding="utf-8")
+        write_json(file, content)
         cases, counted, _ = join(file)
         assert counted == 1 or path == []
         for case in cases:

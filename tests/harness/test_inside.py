@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer, prompt_of
 from doubles.word_judge import WordJudge
-from factories import case_of, read_json, verdict_of
+from factories import case_of, read_json, verdict_of, write_json
 from programs import error_line
 from tables import each_row
 
@@ -42,7 +42,7 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(harne
     settings = tmp_path / "judge.yaml"
     with EndpointDouble(reply) as endpoint:
         args = {"judge": "openai:double", "base_url": endpoint.url, "max_retries": 0}
-        settings.write_text(json.dumps(args | {"rationale": True}))
+        write_json(settings, args | {"rationale": True})
         program = Path(__file__).with_name("score_inside.py")
         printed = harness("python", program, logs["json"], settings, cwd=tmp_path)
     told = json.loads(printed.splitlines()[-1])

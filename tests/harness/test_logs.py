@@ -1,9 +1,8 @@
 """`automedeval judge` on logs that the harnesses wrote themselves."""
 
-import json
 from pathlib import Path
 
-from factories import verdicts_in
+from factories import verdicts_in, write_json
 from programs import failed, run_command, succeeded, told
 from tables import rows_of
 
@@ -35,7 +34,7 @@ def test_a_packed_log_of_inspect_needs_inspect(logs, tmp_path):
 def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path):
     # Not written by the library: its documented format.
     file = tmp_path / "outputs.json"
-    file.write_text(json.dumps(ROWS["outputs of alpaca_eval"]), encoding="utf-8")
+    write_json(file, ROWS["outputs of alpaca_eval"])
     told(judge(tmp_path / "out", file), "not read: dataset; rows: 3, cases: 2")
     models = [verdict.models for verdict in verdicts_in(tmp_path / "out")]
     assert models == [("one", "two"), ("one",)]
@@ -43,7 +42,7 @@ def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path):
 
 def test_other_cases_than_those_of_the_folder_stop(tmp_path):
     one, two, none = (tmp_path / f"{name}.json" for name in ("one", "two", "none"))
-    one.write_text(json.dumps(ROWS["a run"]), encoding="utf-8")
+    write_json(one, ROWS["a run"])
     two.write_text(one.read_text().replace("one", "two"), encoding="utf-8")
     succeeded(judge(tmp_path / "out", one))
     failed(judge(tmp_path / "out", two), f"holds other cases than {two}")

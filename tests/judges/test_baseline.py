@@ -23,8 +23,8 @@ RESPONSES = [{"model": "a", "text": "syrup"}, {"model": "b", "text": "rest and s
 TWO = {"id": "one", "question": "cough syrup?", "responses": RESPONSES}
 
 
-def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASES) -> list[dict]:
-    options = {"judge": f"baseline:{baseline}", "cases": cases, "output": tmp_path / "out"}
+def judged(tmp_path: Path, baseline: str, *arguments: object) -> list[dict]:
+    options = {"judge": f"baseline:{baseline}", "cases": CASES, "output": tmp_path / "out"}
     succeeded(judge(*arguments, **options))
     return read(tmp_path / "out/verdicts.jsonl")
 

@@ -1,10 +1,9 @@
 """Judging by the criteria of a case: a checkpoint and an endpoint."""
 
 import pytest
-import yaml
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer, level
-from factories import read_yaml, verdicts_in
+from factories import read_yaml, verdicts_in, write_yaml
 from programs import ENCODER, flags, needs_encoder, run_recipe, succeeded, told
 from tables import each_row, rows_of
 
@@ -116,6 +115,6 @@ def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
 @each_row("change, said")
 def test_a_checklist_has_no_criteria_of_its_own(tmp_path, change, said):
     content = read_yaml(PACKAGED / "checklist.yaml")
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(content | change))
+    write_yaml(tmp_path / "own.yaml", content | change)
     with pytest.raises(RecordError, match=said):
         read_rubric(tmp_path / "own.yaml")

@@ -16,7 +16,7 @@ import pandas
 import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
-from factories import read_json
+from factories import read_json, write_json
 from plain_small_judge import Plain, adapter
 from programs import (
     ENCODER,
@@ -29,6 +29,7 @@ from programs import (
     run_recipe,
     stopped,
     succeeded,
+    told,
 )
 from tables import each_row
 
@@ -58,8 +59,8 @@ def train(output: Path, *more: object):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("small") / "people"
-    done = succeeded(train(output))
-    assert "cases → 8 drawn" in done.stdout
+    done = train(output)
+    told(done, "cases → 8 drawn")
     assert "MISSING" not in done.stderr + done.stdout
     return output
 
@@ -71,8 +72,7 @@ def small(trained, tmp_path_factory) -> Path:
     taken = write(output.with_name("cases.jsonl"), (each | {"reference": None} for each in cases))
     options = {"relevance": trained, "rubric": SCALE, "encoder": ENCODER, "output": output}
     options |= {"cases": taken, "ratings": OF_TRAINING["ratings"]}
-    done = succeeded(run_recipe("fit_small_judge", **options))
-    assert "relevance 0." in done.stdout
+    told(run_recipe("fit_small_judge", **options), "relevance 0.")
     return output
 
 
@@ -180,8 +180,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained, tmp_path):
 def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained, tmp_path):
     leaked = write(tmp_path / "leaked.jsonl", read(OF_TRAINING["cases"])[:1])
     more = flags(start=trained, evaluation_cases=leaked, max_steps=2)
-    done = succeeded(train(tmp_path / "more", *more))
-    assert "question of an evaluation case: 1" in done.stdout
+    told(train(tmp_path / "more", *more), "question of an evaluation case: 1")
     before = adapter(trained)
     after = adapter(tmp_path / "more")
     moved = [float((after[name] - before[name]).abs().max()) for name in before]
@@ -198,9 +197,11 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
         assert steps == ["“", "Doctor 2", "Doctor 2"]
         assert "bot-" not in verdict["rationale"]  # physicians are shown it
     options = {"verdicts": tmp_path / "out", "cases": bots, "output": tmp_path / "report"}
-    done = succeeded(run_recipe("report", **options))
     said = "Read first: in 2 of 12 answers of bot-v2 a number differs from the reference, "
-    assert f"{said}for example 600 mg instead of between 100 and 200 mg." in done.stdout
+    told(
+        run_recipe("report", **options),
+        f"{said}for example 600 mg instead of between 100 and 200 mg.",
+    )
     page = (tmp_path / "report/report.html").read_text()
     assert "2 cases in which a number differs" in page
 
@@ -225,7 +226,7 @@ def test_what_cannot_be_judged_is_one_line(arguments, message, small, tmp_path):
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)
     tokenizer = read_json(other / "tokenizer.json")
-    (other / "tokenizer.json").write_text(json.dumps(tokenizer))  # the same in other bytes
+    write_json(other / "tokenizer.json", tokenizer)  # the same in other bytes
     options = {"encoder": str(ENCODER)} | arguments
     given = {name: value.format(small=small, other=other) for name, value in options.items()}
     done = run_recipe("judge", cases=CASES, output=tmp_path / "out", **given)
@@ -249,9 +250,9 @@ def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_pat
     options = map(str, flags(limit=2, encoder=ENCODER, output=tmp_path))
     command = [sys.executable, "-c", LOADED, "judge", "sample", *options]
     for expected, new in (("loaded: torch", 2), ("loaded:", 0)):
-        done = succeeded(subprocess.run(command, capture_output=True, text=True))
-        assert f"verdicts: 2 (new: {new})" in done.stdout
-        assert done.stdout.splitlines()[-1] == expected
+        done = subprocess.run(command, capture_output=True, text=True)
+        printed = told(done, f"verdicts: 2 (new: {new})")
+        assert printed.splitlines()[-1] == expected
 
 
 def test_it_is_small_and_names_no_path_of_a_machine():

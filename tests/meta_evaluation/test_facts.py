@@ -1,7 +1,5 @@
 """What is known of a judge stands beside every ranking: a judge that cannot see danger never calls a longer bot better."""
 
-import json
-
 import pytest
 from doubles.agreement_study import (
     MODELS,
@@ -16,6 +14,7 @@ from doubles.agreement_study import (
     told,
     write,
 )
+from factories import write_json
 from programs import ENCODER, failed, flags, needs_encoder, run_command, succeeded
 from tables import each_row, holds_all, rows_of
 
@@ -70,13 +69,12 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study, tmp_path):
     report = made(tmp_path, **options)
     for each in read(options["verdicts"] / "verdicts.jsonl"):
         assert each["expected_scores"][1] > each["expected_scores"][0]
-    assert "Wins most pairs: bot-v2 wins more pairs than bot-v1." in report.told
     for text in (report.told, report.page):
         assert "better than" not in text
         holds_all(text, (NOT_SEEN, LONGER, UNRATED))
-    assert "Rate 12 unrated cases. Audit the judge" in report.told
+    wins = "Wins most pairs: bot-v2 wins more pairs than bot-v1."
     audit = f"automedeval audit --judge small --cases {options['cases']} --output audits/mine"
-    assert audit in report.told
+    holds_all(report.told, (wins, "Rate 12 unrated cases. Audit the judge", audit))
 
 
 @needs_encoder
@@ -88,8 +86,7 @@ def test_the_gate_and_preference_pairs_say_it_too(study, tmp_path):
     assert "worse" not in done.stdout.partition("\n")[0]
     output = {"to": "preferences", "output": tmp_path / "pairs.jsonl"}
     done = succeeded(run_command("export", *flags(**options, **output)))
-    assert NOT_SEEN in done.stdout
-    assert "Not measured yet: the report" in done.stdout
+    holds_all(done.stdout, (NOT_SEEN, "Not measured yet: the report"))
 
 
 def test_the_list_is_ordered():
@@ -133,7 +130,7 @@ def audit_of(*rows: dict, settings: str = SETTINGS, passes: bool = True) -> dict
 def audited(folder, content, verdicts=None, **more):
     """Report on verdicts with what an audit's file holds; return how it ends."""
     file = folder / "audit.json"
-    file.write_text(json.dumps(content))
+    write_json(file, content)
     verdicts = verdicts or agreeing_verdicts("j", settings=SETTINGS)
     return asked(folder, verdicts, audits=file, **more)
 
@@ -187,19 +184,17 @@ def test_an_audit_of_another_judge_is_not_taken_for_the_main_judges(tmp_path):
 def test_an_audit_says_only_what_it_tried(tmp_path):
     """A judge that was audited on doses alone is not said to see everything, nor is one that was audited by the order."""
     succeeded(audited(tmp_path, audit_of(danger(dose=0.9, negation=0.1))))
-    said = told(tmp_path / "out")
-    assert "It marks down 90 % of 40 answers that were made dangerous" in said
+    dangers = "It marks down 90 % of 40 answers that were made dangerous"
     tried = "The audit hardly tried a dropped “not” or a missed emergency.\n"
-    assert f"What it does not see: {tried}" in said
-    assert "\nBest model: " in said
+    unseen = f"What it does not see: {tried}"
+    holds_all(told(tmp_path / "out"), (dangers, unseen, "\nBest model: "))
     # A user's own of this name.
     own = {"name": "patient", "share": {"value": 0.1}, "shift": {"value": 0.2}}
     succeeded(audited(tmp_path, audit_of({"name": "order"}, own)))
-    said = told(tmp_path / "out")
-    assert "Audited: On 20 cases. It passes, but danger was not measured.\n" in said
+    passes = "Audited: On 20 cases. It passes, but danger was not measured.\n"
     tried = "Not known. No audit is given that shows whether j notices a wrong dose"
-    assert f"What it does not see: {tried}" in said
-    assert "\nWins most pairs: " in said
+    unseen = f"What it does not see: {tried}"
+    holds_all(told(tmp_path / "out"), (passes, unseen, "\nWins most pairs: "))
 
 
 @pytest.mark.parametrize("name", ["blind_to", "empty", "models"])

@@ -1,6 +1,5 @@
 """The encoder: unit vectors, whatever the batches and the dtype; and what it refuses."""
 
-import json
 import shutil
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 from doubles.tiny_bart import TEXTS as WORDS
 from doubles.tiny_bart import build_roberta
-from factories import read_json
+from factories import change_json
 from programs import ENCODER, ROOT, needs_encoder
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
@@ -73,7 +72,7 @@ def test_the_fingerprint_is_of_weights_and_pooling(exact, tmp_path):
     assert Encoder(str(copy), device="cpu").fingerprint == exact.fingerprint
     pooling = copy / "1_Pooling/config.json"
     other = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
-    pooling.write_text(json.dumps(read_json(pooling) | other))
+    change_json(pooling, **other)
     assert Encoder(str(copy), device="cpu").fingerprint != exact.fingerprint
 
 

@@ -347,7 +347,7 @@ def questioned(level_of, rubric="automedeval", case=CASE):
     return judged(script, case, rubric, score_decoding="constrained")
 
 
-@pytest.mark.parametrize(("rubric", "criteria"), [("automedeval", 1), ("automedeval_guided", 3)])
+@each_row("rubric, criteria")
 def test_typed_questions_after_the_text_give_expected_scores(rubric, criteria):
     def level_of(body):
         *_, asked, said, question = body["messages"]

@@ -1,12 +1,11 @@
 """How a checkpoint reaches its device: which one, in which number format, straight, once, and with how large batches."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from factories import read_json
+from factories import read_json, write_json
 from programs import FAST, SAMPLE, run_recipe, succeeded
 from safetensors.torch import load_file, save_file
 from tables import each_row, rows_of
@@ -112,7 +111,7 @@ def test_where_its_base_lies_is_no_part_of_an_adapter(tiny_model, tmp_path):
     (tmp_path / "config.json").touch()
 
     def told(**settings):
-        (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+        write_json(tmp_path / "adapter_config.json", settings)
         return fingerprint(tmp_path, [])
 
     local = told(base_model_name_or_path=str(tiny_model), r=8)

@@ -1,6 +1,5 @@
 """Typed questions: how answers are read, and models of decisions as a folder, at OpenAI's double, and at a real server."""
 
-import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 from doubles.endpoint import EndpointDouble, level
 from doubles.tiny_model import build_tiny_model
-from factories import case_of, verdicts_in, write
+from factories import case_of, verdicts_in, write, write_json
 from programs import failed, flags, run_command, served, succeeded
 from tables import each_row, rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
@@ -182,5 +181,5 @@ def test_a_judge_with_a_decision_json_answers_one_question_for_each_score(tmp_pa
     assert [set(odds) for odds in verdict.extra["probabilities"]] == [set("12345")] * 2
     options = (*options[:-1], tmp_path / "other")
     for settings, said in rows_of(__file__)["not for this model"]:
-        (folder / "decision.json").write_text(json.dumps(settings))
+        write_json(folder / "decision.json", settings)
         failed(run_command("judge", cases, *options), said.replace("BLIND", BLIND))

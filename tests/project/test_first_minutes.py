@@ -26,6 +26,7 @@ from programs import (
     run_command,
     run_recipe,
     succeeded,
+    told,
 )
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
@@ -159,13 +160,13 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
         "numpy>99",
     ]
     monkeypatch.setattr("automedeval.records.extras.requires", lambda name: asked)
-    done = succeeded(run_command("doctor"))
-    assert len(done.stdout.splitlines()) <= 30
-    assert re.search(r"(?m)^  data +lacks no-such-library$", done.stdout)
-    assert re.search(r"(?m)^  train +lacks torch>99$", done.stdout)
-    assert "packaged small judge: needs automedeval get-models" in done.stdout
-    assert "next: automedeval get-models && automedeval judge sample" in done.stdout
-    assert re.search(r"(?m)^a language model as the judge: --judge ", done.stdout)
+    needed = "packaged small judge: needs automedeval get-models"
+    following = "next: automedeval get-models && automedeval judge sample"
+    printed = told(run_command("doctor"), needed, following)
+    assert len(printed.splitlines()) <= 30
+    assert re.search(r"(?m)^  data +lacks no-such-library$", printed)
+    assert re.search(r"(?m)^  train +lacks torch>99$", printed)
+    assert re.search(r"(?m)^a language model as the judge: --judge ", printed)
 
 
 @each_row("size, gpu, name")
@@ -201,10 +202,8 @@ def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeyp
 def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path):
     # On Windows a redirected stream is in the system's code page, which has no arrow; Python would stop with a traceback.
     arguments = ("--input", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
-    done = succeeded(
-        run_recipe("prepare", *arguments, env=os.environ | {"PYTHONIOENCODING": "cp1252"})
-    )
-    assert "\\u2192" in done.stdout
+    env = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    told(run_recipe("prepare", *arguments, env=env), "\\u2192")
 
 
 @each_row("statement, heavy")
@@ -260,10 +259,10 @@ def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def libraries_of(name: str, extras: frozenset[str] = frozenset()) -> dict[str, int]:
+def libraries_of(name: str) -> dict[str, int]:
     """Return the bytes of a distribution and of all that it needs, by name."""
     sizes: dict[str, int] = {}
-    awaited = [(name, extras)]
+    awaited = [(name, frozenset())]
     for name, extras in awaited:
         try:
             library = distribution(name)

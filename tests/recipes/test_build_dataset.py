@@ -90,9 +90,9 @@ def test_ratings_of_another_text_are_counted_and_not_applied(study):
     strong[0] = verdict_of(study.cases[0], "strong", rationale="Another text.")
     strong[1] = verdict_of(study.cases[1], "strong", scores=(4, 2))
     strong[2] = verdict_of(study.cases[2], "strong", run=1)  # the same text
-    done = succeeded(study.build(verdict_ratings=study.write("ratings.jsonl", ratings)))
+    done = study.build(verdict_ratings=study.write("ratings.jsonl", ratings))
+    told(done, "2 ratings are of other verdicts, or of other texts of these: ")
     assert study.dropped() == {"fails knowledge": ["case-2"]}
-    assert "2 ratings are of other verdicts, or of other texts of these: " in done.stdout
 
 
 def test_the_order_of_the_input_changes_no_byte(study):
@@ -116,9 +116,9 @@ def test_cases_that_leak_are_left_out(study):
     ash = replace(ash, text=f"As the book says: {third.reference} That is all.")
     study.change(2, responses=(ash, birch))
     study.plan = PLAN | {"test": {"take": 0}}
-    done = succeeded(study.build(evaluation_cases=others))
     counted = "question of an evaluation case: 1, reference in a response: 1, text of an evaluation case: 1"
-    assert f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})\n" in done.stdout
+    leakage = f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})\n"
+    told(study.build(evaluation_cases=others), leakage)
     assert study.dropped() == {
         "question of an evaluation case": ["case-0"],
         "text of an evaluation case": ["case-1"],
@@ -143,15 +143,15 @@ def test_rows_that_are_too_long_are_dropped_and_named(study, tiny_model):
     study.change(6, question=text(random.Random(1), 900))
     unread = verdict_of(study.cases[7], "weak", rationale="Step 2: Fine.<|im_end|>")
     study.verdicts["weak"][7] = unread
-    done = succeeded(study.build(training=training_of(study.folder, tiny_model, 1700)))
     reasons = "completion cannot be read back: 1, more than 1,700 tokens: 2"
-    assert f"rows: 48 verdicts → 45 kept, 3 rejected ({reasons})" in done.stdout
+    kept = f"rows: 48 verdicts → 45 kept, 3 rejected ({reasons})"
+    # Counted after the long ones.
+    counted = "training: 19 cases → 19 = 9 strong + 10 weak"
+    told(study.build(training=training_of(study.folder, tiny_model, 1700)), kept, counted)
     assert study.dropped() == {
         "more than 1,700 tokens": ["case-6", "case-6"],
         "completion cannot be read back": ["case-7"],
     }
-    # Counted after the long ones.
-    assert "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout
     assert len(study.rows()) == 23
     tokens = study.statistics()["splits"]["stage2"]["tokens"]
     assert 200 < tokens["median"] <= tokens["most"] <= 1700

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from doubles.introspection_study import AUTOMEDEVAL, case_of
 from doubles.introspection_study import verdict_of as scored_verdict
-from doubles.likelihood_verdicts import invalid_of, people, study
+from doubles.likelihood_verdicts import INVALID, people, study
 from factories import read, read_json, verdicts_in, write
 from programs import failed, run_recipe, succeeded, told
 
@@ -26,7 +26,7 @@ class Study:
         self.file = folder / "verdicts.jsonl"
         self.out = folder / "out"
         verdicts = study(25)
-        self.give(verdicts[:20], [*verdicts[20:24], invalid_of(24)])
+        self.give(verdicts[:20], [*verdicts[20:24], INVALID])
         rated = people(verdicts[:20], 0.5, rubric=AUTOMEDEVAL)
         self.ratings = write(folder / "ratings.jsonl", rated)
 
@@ -63,7 +63,7 @@ def on_the_scale(args: Study, fitted: list[Verdict], others: list[Verdict]) -> t
 
 
 def test_verdicts_come_onto_the_scale(args):
-    facts, said = on_the_scale(args, study(20), [*study(24)[20:], invalid_of(24)])
+    facts, said = on_the_scale(args, study(20), [*study(24)[20:], INVALID])
     heights = [height for _, height in facts["knots"]]
     assert heights == sorted(heights)
     assert read_json(args.out / "run.json")["arguments"]["rubric"] == "automedeval"
@@ -171,7 +171,7 @@ def test_verdicts_by_another_rubric_or_with_other_settings_are_refused(scores):
 
 
 def test_one_file_of_rated_and_other_cases_is_enough(args, tmp_path):
-    both = write(tmp_path / "both.jsonl", [*study(24), invalid_of(24)])
+    both = write(tmp_path / "both.jsonl", [*study(24), INVALID])
     one = tmp_path / "one"
     succeeded(args.calibrate())
     succeeded(args.calibrate(verdicts=both, output=one))

@@ -13,7 +13,7 @@ import torch
 from doubles.hub import HubDouble
 from doubles.tiny_bart import build_bert
 from doubles.tiny_model import build_tiny_model
-from factories import read_json
+from factories import change_json, read_json, write_json
 from peft import LoraConfig, get_peft_model
 from programs import ROOT, failed, run_recipe, succeeded, told
 from safetensors.torch import load_file
@@ -48,7 +48,7 @@ def pickled(folder: Path, shards: int = 1, **how: bool) -> Tensors:
         torch.save(part, folder / file, **how)
         places |= dict.fromkeys(part, file)
     index = {"metadata": {}, "weight_map": places}
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    write_json(folder / "pytorch_model.bin.index.json", index)
     return tensors
 
 
@@ -67,10 +67,6 @@ def convert(
     source: Path | str | list[Path], target: Path, **more: object
 ) -> subprocess.CompletedProcess:
     return run_recipe("convert_checkpoint", input=source, output=target, **more)
-
-
-def change_json(file: Path, **changes: object) -> None:
-    file.write_text(json.dumps(read_json(file) | changes))
 
 
 @pytest.fixture
@@ -107,7 +103,7 @@ def test_tied_weights_and_the_dtype_are_kept(tmp_path, dtype):
     network.save_pretrained(given)
     change_json(given / "config.json", architectures=["LLaMAForCausalLM"])  # as of 2023
     own = {"temperature": 0.9, "do_sample": False}  # transformers writes no such settings
-    (given / "generation_config.json").write_text(json.dumps(own))
+    write_json(given / "generation_config.json", own)
     (given / "model.safetensors").unlink()
     # Embeddings and head share their memory.
     torch.save(network.state_dict(), given / "pytorch_model.bin")
@@ -213,8 +209,8 @@ def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(source, tmp_path,
     pieces.SentencePieceTrainer.train(
         sentence_iterator=iter(text), model_prefix=str(source / "tokenizer"), **options
     )
-    (source / "tokenizer_config.json").write_text(json.dumps(config))
-    (source / "special_tokens_map.json").write_text(json.dumps(BLANK))
+    write_json(source / "tokenizer_config.json", config)
+    write_json(source / "special_tokens_map.json", BLANK)
     succeeded(convert(source, tmp_path / "out"))
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     slow = pieces.SentencePieceProcessor(model_file=str(source / "tokenizer.model"))
@@ -231,11 +227,11 @@ def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(source, tmp
     for file in source.glob("tokenizer*"):
         file.unlink()
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
-    (source / "vocab.json").write_text(json.dumps(model["vocab"]))
+    write_json(source / "vocab.json", model["vocab"])
     (source / "merges.txt").write_text(
         "#version: 0.2\n" + "".join(f"{' '.join(pair)}\n" for pair in model["merges"])
     )
-    (source / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+    write_json(source / "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer"})
     succeeded(convert(source, tmp_path / "out"))
     assert (tmp_path / "out/tokenizer.json").exists()
     said = "Step 2: 38.5 °C.\nScore: Doctor 1: 4 points."

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
-from factories import read, write
+from factories import read, write, write_yaml
 from programs import failed, run_command, succeeded, told
 from tables import each_row, read_csv, rows_of
 
@@ -251,7 +251,7 @@ def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path):
     failed(study.prefer(), "the rubric own@1 of these choices was not found where the run had its")
     (tmp_path / "own.jinja").write_text("")
     own = tmp_path / "own.yaml"
-    own.write_text(yaml.safe_dump(ROWS["of pairs"]))
+    write_yaml(own, ROWS["of pairs"])
     (tmp_path / "run-s1.json").write_text(f'{{"arguments": {{"rubric": "{own}"}}}}')
     succeeded(study.prefer())
 

@@ -38,7 +38,7 @@ from programs import (
     succeeded,
     told,
 )
-from tables import each_row, holds_all, rows_of, with_words
+from tables import each_row, rows_of, with_words
 
 from automedeval.records.journal import lock
 
@@ -70,16 +70,16 @@ def test_a_language_model_sees_the_references_where_every_case_has_one(tiny_mode
 
 def test_judges_a_file_and_tells_the_standings(judge_tiny, tmp_path):
     args = {"output": tmp_path, "limit": 5, "orders": "latin"}
-    done = succeeded(judge_tiny(**args))
+    where = str(tmp_path / "verdicts.jsonl")
+    told(judge_tiny(**args), "juniper-7b", "valid rate 1.000", where)
     records = verdicts_in(tmp_path)
     assert len(records) == len({verdict.key for verdict in records}) == 15
     assert all(verdict.valid and verdict.rubric == "automedeval@1" for verdict in records)
-    holds_all(done.stdout, ("juniper-7b", "valid rate 1.000", str(tmp_path / "verdicts.jsonl")))
     (record,) = tmp_path.glob("run-*.json")
     run = read_json(record)
     assert run["arguments"]["orders"] == "latin"
     assert run["versions"]["transformers"]
-    assert "(new: 0)" in judge_tiny(**args).stdout
+    told(judge_tiny(**args), "(new: 0)")
     assert verdicts_in(tmp_path) == records
 
 
@@ -195,9 +195,8 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(judge_tiny, tiny
     bare = tmp_path / "bare"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     run = partial(judge_tiny, output=tmp_path / "d")
-    done = succeeded(run("--dry_run", judge=bare))
-    assert done.stdout == run("--dry_run").stdout
-    assert "cases: 30, prompts: 30" in done.stdout
+    printed = told(run("--dry_run", judge=bare), "cases: 30, prompts: 30")
+    assert printed == run("--dry_run").stdout
     assert not (tmp_path / "d/verdicts.jsonl").exists()
     failed(run(judge=bare), "cannot be loaded")
 

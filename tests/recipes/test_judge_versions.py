@@ -1,12 +1,11 @@
 """`automedeval judge v1=v1.csv v2=v2.csv`: one table for each version of a model."""
 
-import json
 import re
 from functools import partial
 from pathlib import Path
 
 from doubles.endpoint import EndpointDouble, answer
-from factories import read, read_json, write
+from factories import read, read_json, write, write_json
 from programs import SAMPLE, failed, run_command, succeeded, told
 from tables import each_row, read_csv, rows_of, write_csv
 
@@ -30,7 +29,7 @@ def written(name: str, rows: list) -> Path:
     if file.suffix == ".jsonl":
         return write(file, rows)
     if file.suffix == ".json":
-        file.write_text(json.dumps(rows), "utf-8")
+        write_json(file, rows)
         return file
     return write_csv(file, rows[0], rows[1:])
 

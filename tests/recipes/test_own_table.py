@@ -169,7 +169,7 @@ def standings(done):
     return {name: int(count) for name, count in lines}
 
 
-@pytest.mark.parametrize(("rule", "other"), [("lowest", "skip"), ("skip", "lowest")])
+@each_row("rule, other")
 def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule, other):
     done = succeeded(judged(blank=rule))
     skips = rule == "skip"

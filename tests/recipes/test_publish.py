@@ -18,7 +18,7 @@ from doubles.publishable import ABOUT, agreement, card_of, sharded, stage_of, tr
 from doubles.tiny_bart import build_bart, build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
-from factories import read, read_json, write
+from factories import read, read_json, write, write_json
 from programs import ROOT, SAMPLE, failed, flags, run_recipe, succeeded, told
 
 from automedeval.models.checkpoints import fingerprint
@@ -138,7 +138,7 @@ def test_no_path_of_this_machine_goes_out(hub, publisher, tiny_model, tmp_path):
     (judge / "adapter/README.md").write_text(f"---\nbase_model: {start}\n---\n")
     results = read_json(agreement(home / "results", weights=fingerprint(judge, [])))
     results["cases"]["file"] = "/home/a.name/cases.jsonl"
-    (home / "agreement.json").write_text(json.dumps(results))
+    write_json(home / "agreement.json", results)
     publisher.push("model", judge, "org/judge", *ABOUT, "--agreement", home / "agreement.json")
     data, model = hub.repos.values()
     for repo, folder in ((data, study.output), (model, judge)):

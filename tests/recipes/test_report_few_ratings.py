@@ -26,11 +26,11 @@ BASIS = "This and the ranks count pairs won; the headline compares mean scores."
 KINDS = ("prediction_powered", "classical", "naive")
 
 
-def drawn_ratings(number: int) -> list[dict]:
-    """Return the ratings of a random draw of so many of the sample's cases."""
+def drawn_ratings() -> list[dict]:
+    """Return the ratings of a random draw of 15 of the sample's cases."""
     ids = [case["id"] for case in read(CASES)]
     rng = np.random.default_rng(0)
-    drawn = rng.choice(ids, number, replace=False)
+    drawn = rng.choice(ids, 15, replace=False)
     return [line for line in read(RATINGS) if line["case_id"] in drawn]
 
 
@@ -40,7 +40,7 @@ def width(estimate: dict) -> float:
 
 def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
     verdicts = noisy_verdicts("good", 0.3, 1) + noisy_verdicts("poor", 1.0, 2)
-    report = made(tmp_path, verdicts, ratings=drawn_ratings(15))
+    report = made(tmp_path, verdicts, ratings=drawn_ratings())
     means = people_means()
     few = report.result["few_ratings"]
     assert list(few["judges"]) == ["good", "poor"]
@@ -111,7 +111,7 @@ def test_judges_that_compare_pairs_have_no_means(tmp_path):
     """The second model beside the first is the first beside the second, turned round."""
 
     def beside(baseline: str, model: str) -> dict:
-        given = {"ratings": drawn_ratings(15), "baseline": baseline}
+        given = {"ratings": drawn_ratings(), "baseline": baseline}
         few = made(tmp_path, pairwise_verdicts(), **given).result["few_ratings"]
         return few["judges"]["pairs: correctness"][model]
 

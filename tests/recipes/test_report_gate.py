@@ -1,6 +1,5 @@
 """`automedeval report` of two versions that were judged apart, and as a gate for builds, by its command."""
 
-import json
 import re
 import shlex
 
@@ -22,7 +21,8 @@ from doubles.agreement_study import (
     write,
 )
 from doubles.endpoint import EndpointDouble, answer, prompt_of
-from programs import ROOT, failed, run_command, succeeded
+from factories import write_json, write_yaml
+from programs import ROOT, failed, run_command, succeeded, told
 from tables import each_row, rows_of, write_csv
 
 from automedeval.annotation.study import read_study
@@ -59,11 +59,11 @@ def files_of(folder, model, judged, marks):
     return write(folder / "cases.jsonl", cases), verdicts_file
 
 
-def versions(runs, old="old", new="new"):
+def versions(runs, new="new"):
     """Return the options that name two versions and their verdicts."""
     old_cases, old_verdicts = runs["old"]
     new_cases, new_verdicts = runs["new"]
-    cases = (f"{old}={old_cases}", f"{new}={new_cases}")
+    cases = (f"old={old_cases}", f"{new}={new_cases}")
     return {"cases": cases, "verdicts": (old_verdicts, new_verdicts)}
 
 
@@ -75,7 +75,7 @@ def score_by_case(files):
 def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
     for version, judge in {"old": "openai:m", "new": "small"}.items():
         record = tmp_path / version / "run-None.json"
-        record.write_text(json.dumps({"arguments": {"judge": judge}}))
+        write_json(record, {"arguments": {"judge": judge}})
     report = made(tmp_path, **versions(runs, new=RTL))
     result = report.result
     assert result["cases"]["cases"] == 28
@@ -110,7 +110,7 @@ def test_two_runs_pass_the_gate(runs, tmp_path):
     succeeded(asked(tmp_path, **versions(runs), **gate))
     named = {name: [*map(str, files)] for name, files in versions(runs).items()}
     config = tmp_path / "gate.yaml"
-    config.write_text(yaml.safe_dump(named))
+    write_yaml(config, named)
     succeeded(asked(tmp_path, None, cases=None, config=config, **gate))
     _, old_verdicts = runs["old"]
     one = versions(runs) | {"verdicts": old_verdicts}
@@ -176,10 +176,9 @@ def test_the_exit_status_tells_the_result(tmp_path, loss, cases, cluster, status
 def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
     given = study(0, invalid=40)
     given["verdicts"][-1]["expected_scores"] = None
-    done = succeeded(asked(tmp_path, **given, **GATE))
-    assert ", expected scores (359 of 360 verdicts have expected ones): " in done.stdout
-    assert "40 of 400 cases without a score of both" in done.stdout
-    assert "on 360 cases" in done.stdout
+    done = asked(tmp_path, **given, **GATE)
+    figures = ", expected scores (359 of 360 verdicts have expected ones): "
+    told(done, figures, "40 of 400 cases without a score of both", "on 360 cases")
     many = asked(tmp_path, **study(1, invalid=41), **GATE)
     assert many.returncode == 4
     record = Report(tmp_path / "out", "").json("gate")

@@ -30,6 +30,7 @@ from doubles.grid_reader import (
     playwright,
     violations,
 )
+from factories import write_json
 from tables import each_row, holds_all
 
 pytestmark = needs_chromium
@@ -154,8 +155,8 @@ def test_sorting_filters_and_search_stay_in_the_address(made, browser):
     visit.close()
 
 
-def open_case(visit, case_id, more=""):
-    visit.open(f"#case={quote(case_id)}{more}")
+def open_case(visit, case_id):
+    visit.open(f"#case={quote(case_id)}")
     case_is(visit, case_id)
 
 
@@ -257,7 +258,7 @@ def test_flags_are_kept_downloaded_and_read_by_the_page(made, browser, tmp_path)
     visit.says("flags.jsonl: 1 flags were read.")
     visit.page.select_option("#show", "flagged")
     assert set(visit.rows()) == {first, second}
-    file.write_text(json.dumps(line | {"report": "0" * 12}), encoding="utf-8")
+    write_json(file, line | {"report": "0" * 12})
     visit.page.set_input_files("#read-flags", file)
     visit.says("flags.jsonl is not read: the flags are of another report.")
     assert set(visit.rows()) == {first, second}

@@ -322,7 +322,7 @@ def test_unknown_names_get_one_line(more, message, study, tmp_path):
 RIGHT = (12, 15, 17)
 
 
-@pytest.mark.parametrize("rounds", [(0, 1, 2), (2, 1, 0)])
+@each_row("rounds")
 def test_rounds_are_followed_and_forecast_if_they_rise(rounds, tmp_path):
     names = [f"r{number}" for number in rounds]
     verdicts = []

@@ -1,6 +1,5 @@
 """One training run by its documented command, on a tiny model: what it leaves, how it goes on, what it refuses."""
 
-import json
 import os
 import re
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 import torch
 from doubles.tiny_dataset import build_instructions, changed, logged, losses
 from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
-from factories import read_json
+from factories import change_json, read_json
 from programs import ROOT, SAVE, failed, flags, on, run_recipe, stopped, succeeded, told
 from safetensors.torch import load_file
 from tables import each_row, holds_all, rows_of
@@ -141,7 +140,7 @@ def test_one_adapter_goes_through_the_stages_and_is_merged_once(sft, tiny_model,
     assert all(changed(first, second, ADAPTER))
     assert not (second / WEIGHTS).exists()
     settings = second / "adapter_config.json"
-    settings.write_text(json.dumps(read_json(settings) | {"revision": "main"}))
+    change_json(settings, revision="main")
     assert base_of(second) == tiny_model  # a revision is of a name on the Hub
     digests = file_digests(second)  # a judge is its base too
     assert digests["base/model.safetensors"] == file_digests(tiny_model)[WEIGHTS]

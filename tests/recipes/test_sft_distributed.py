@@ -184,6 +184,10 @@ def test_the_schedule_is_that_of_the_run(uninterrupted):
     assert rates == pytest.approx(ROWS["their rates"])
 
 
+def weights_in(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
 def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted):
     output = folder / "resumed"
     recipe = small(folder, folder / "resumed")
@@ -192,8 +196,7 @@ def test_killed_it_goes_on_to_the_same_weights(folder, killed, uninterrupted):
     assert "holds another run: launcher was 'ZeRO-3', now None" in str(refused)
     assert f"resuming from {output}/checkpoint-4" in ran(recipe, output)
     assert losses(output) == losses(uninterrupted[0])  # exactly
-    weights, whole = (place / "model.safetensors" for place in (output, uninterrupted[0]))
-    assert weights.read_bytes() == whole.read_bytes()
+    assert weights_in(output) == weights_in(uninterrupted[0])
 
 
 def test_two_hosts_train_what_two_processes_of_one_do(folder, uninterrupted):
@@ -210,8 +213,7 @@ def test_two_hosts_train_what_two_processes_of_one_do(folder, uninterrupted):
             time.sleep(5 * rank)
         assert [host.wait(TIMEOUT) for host in hosts] == [0, 0], log.read_text()[-3000:]
     assert "this run is finished already" in log.read_text()
-    weights, whole = (place / "model.safetensors" for place in (output, uninterrupted[0]))
-    assert weights.read_bytes() == whole.read_bytes()
+    assert weights_in(output) == weights_in(uninterrupted[0])
 
 
 def test_an_adapter_is_gathered_and_a_killed_run_goes_on_to_the_same_one(

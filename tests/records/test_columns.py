@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from programs import error_line, run_command, succeeded
+from programs import error_line, run_command, succeeded, told
 from tables import each_row, rows_of, write_csv
 
 TABLES = rows_of(__file__)
@@ -27,20 +27,19 @@ def test_known_names_and_columns_without_text_are_left_out_and_every_other_text_
     tmp_path,
 ):
     answers, known, textless = (TABLES[name] for name in ("answers", "known", "textless"))
-    done = succeeded(judged(tmp_path, {"question": "Why {}?", **known, **answers, **textless}))
+    done = judged(tmp_path, {"question": "Why {}?", **known, **answers, **textless})
     unread = [*known, *(f"{name} (no text)" for name in textless)]
     read = f"question, {', '.join(answers)} (answers); not read: {', '.join(unread)};"
-    assert f"read: {read}" in done.stdout
+    printed = told(done, f"read: {read}")
     for name in answers:
-        assert re.search(rf"(?m)^{re.escape(name)} .* 6 +\d", done.stdout)
-    without = re.findall(r"(?m)^(\S+) .* no text, not judged", done.stdout)
+        assert re.search(rf"(?m)^{re.escape(name)} .* 6 +\d", printed)
+    without = re.findall(r"(?m)^(\S+) .* no text, not judged", printed)
     assert without == list(textless)
 
 
 @each_row("named, read")
 def test_columns_that_are_named_are_added_to_those_that_are_known(named, read, tmp_path):
-    done = judged(tmp_path, TABLES["partly known"], "--columns", *named)
-    assert f"read: {read};" in succeeded(done).stdout
+    told(judged(tmp_path, TABLES["partly known"], "--columns", *named), f"read: {read};")
 
 
 @each_row("head, doubt, filled")

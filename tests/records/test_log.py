@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from factories import verdicts_in
 
 from automedeval.records import RecordError, Verdict, read_records
 from automedeval.records.journal import Processes
@@ -25,7 +26,7 @@ def log_of(folder: Path, settings: str = "s1", processes: Processes = Processes(
 
 
 def ids(folder: Path) -> list[str]:
-    return [verdict.case_id for verdict in read_records(folder / "verdicts.jsonl", Verdict)]
+    return [verdict.case_id for verdict in verdicts_in(folder)]
 
 
 def test_only_what_is_missing_is_written(tmp_path):

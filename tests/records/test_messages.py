@@ -4,7 +4,7 @@ import json
 import re
 
 from factories import write
-from programs import error_line, run_command
+from programs import failed, run_command
 from tables import each_row, rows_of
 
 from automedeval import read_cases
@@ -31,6 +31,5 @@ def test_rows_of_messages_are_a_table_of_answers(row, question, answers, tmp_pat
 def test_a_message_without_text_is_named(row, error, tmp_path):
     file = write(tmp_path / "cases.jsonl", [row])
     judged = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
-    line = error_line(judged)
+    line = failed(judged, error)
     assert line.startswith(f"error: {file}:")
-    assert error in line

@@ -1,9 +1,7 @@
 """Thoughts of reasoning models in candidates' answers."""
 
-import json
-
-from factories import verdicts_in
-from programs import run_command
+from factories import verdicts_in, write_json
+from programs import run_command, told
 from tables import each_row
 
 from automedeval import Case, Response
@@ -64,10 +62,10 @@ def test_an_answer_scores_as_what_is_read_of_it_and_the_run_counts_the_rest(tmp_
     for number, (text, read) in enumerate(READ.items()):
         rows.append({"question": f"May I take {number} pills?", "whole": text, "read": read})
     file = tmp_path / "answers.json"
-    file.write_text(json.dumps(rows))
+    write_json(file, rows)
     done = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
-    assert "answers with thoughts or control tokens, which are removed: 2" in done.stdout
-    assert "answers with more than 100,000 characters" in done.stdout
+    removed = "answers with thoughts or control tokens, which are removed: 2"
+    told(done, removed, "answers with more than 100,000 characters")
     for verdict in verdicts_in(tmp_path / "v"):
         first, second = verdict.expected_scores
         assert first == second > 0

@@ -83,7 +83,7 @@ def test_numbers_of_days_are_no_doctors(text):
         assert turned == f"Doctor {place} says: {text}"
 
 
-@pytest.mark.parametrize("slots", [(), (1, 2), (0, 0), (0, 2)])
+@each_row("slots")
 def test_slots_are_a_permutation(slots):
     with pytest.raises(ValueError, match="permutation"):
         permute("Step 2: One.", slots)

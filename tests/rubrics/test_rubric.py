@@ -3,7 +3,7 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
+from factories import write_yaml
 from tables import each_row, refused, rows_of
 
 from automedeval.records import RecordError
@@ -53,7 +53,7 @@ def written(folder: Path, content: dict) -> Path:
         "{% block user %}{{ question }}{% endblock %}", encoding="utf-8"
     )
     path = folder / "own.yaml"
-    path.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    write_yaml(path, content)
     return path
 
 
@@ -110,7 +110,7 @@ def test_the_order_of_the_fields_is_a_part_of_the_fingerprint(tmp_path):
     before = read_rubric(written(tmp_path, SCORES | {"output": output}))
     turned = dict(reversed(output.items()))
     path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump(SCORES | {"output": turned}, sort_keys=False), encoding="utf-8")
+    write_yaml(path, SCORES | {"output": turned})
     assert read_rubric(path).fingerprint != before.fingerprint
 
 

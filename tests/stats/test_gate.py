@@ -13,13 +13,13 @@ STANDARD_ERROR = (0.05 * 0.95 / DRAWS) ** 0.5  # of a share of 5 %
 MOST_WRONG = 0.05 + 3 * STANDARD_ERROR
 
 
-def gate_of(differences, by, span):
+def gate_of(differences, span):
     """Return the gate of cases that do not depend on each other."""
-    return gate(differences, by, span, np.arange(len(differences)))
+    return gate(differences, BY, span, np.arange(len(differences)))
 
 
 def status_of(differences):
-    return gate_of(differences, BY, SPAN).status
+    return gate_of(differences, SPAN).status
 
 
 def decided(draws, way):
@@ -48,7 +48,7 @@ def test_at_the_allowed_difference_each_wrong_word_comes_in_five_percent_of_draw
     assert decided(draws, -1) <= MOST_WRONG * DRAWS
     assert decided(draws, 1) <= MOST_WRONG * DRAWS
     for each in draws[:20]:
-        found = gate_of(each, BY, SPAN)
+        found = gate_of(each, SPAN)
         assert decided([each], -1) == (found.low > -BY) == (found.status == NOT_LOWER)
 
 
@@ -76,7 +76,7 @@ def test_a_bound_is_the_quantile_of_randomly_weighted_means_with_one_more_case(
     rng = np.random.default_rng(cases)
     differences = rng.normal(0.3, 0.5, cases)
     weights = rng.dirichlet(np.ones(cases + 1), 200_000)
-    found = gate_of(differences, BY, SPAN)
+    found = gate_of(differences, SPAN)
     for bound, end, quantile in ((found.low, -SPAN, 0.05), (found.high, SPAN, 0.95)):
         means = weights @ np.append(differences, end)
         assert bound == pytest.approx(np.quantile(means, quantile), abs=0.02)
@@ -84,23 +84,23 @@ def test_a_bound_is_the_quantile_of_randomly_weighted_means_with_one_more_case(
 
 def test_one_case_that_is_worse_widens_the_bounds_by_little_and_lowers_both():
     one = -np.eye(60)[0]
-    before = gate_of(np.zeros(60), BY, SPAN)
-    after = gate_of(one, BY, SPAN)
+    before = gate_of(np.zeros(60), SPAN)
+    after = gate_of(one, SPAN)
     for lowered in (before.low - after.low, before.high - after.high):
         assert 0 < lowered < 0.02
 
 
 def test_equal_differences_have_the_exact_bound_of_a_share_that_was_not_seen():
     for cases in (5, 29, 400):
-        result = gate_of(np.full(cases, 0.02), BY, 1.0)
+        result = gate_of(np.full(cases, 0.02), 1.0)
         exact = binomtest(0, cases).proportion_ci(0.90, "exact")
         unseen = exact.high  # one-sided 95 %
         middle = 0.02 * (1 - unseen)
         assert result.low == pytest.approx(middle - unseen)
         assert result.high == pytest.approx(middle + unseen)
-    needed = gate_of(np.zeros(10), BY, 1.0).needed
-    fewer = gate_of(np.zeros(needed - 1), BY, 1.0)
-    enough = gate_of(np.zeros(needed), BY, 1.0)
+    needed = gate_of(np.zeros(10), 1.0).needed
+    fewer = gate_of(np.zeros(needed - 1), 1.0)
+    enough = gate_of(np.zeros(needed), 1.0)
     assert fewer.status == UNDECIDED
     assert enough.status == NOT_LOWER
 
@@ -109,7 +109,7 @@ def test_the_number_of_cases_that_it_names_decides():
     rng = np.random.default_rng(0)
     few = rng.normal(0.0, 0.6, 60)
     few -= few.mean()
-    result = gate_of(few, BY, SPAN)
+    result = gate_of(few, SPAN)
     assert result.status == UNDECIDED
     spread = few.std(ddof=1)
     draws = rng.normal(0.0, spread, (1000, result.needed))
@@ -121,4 +121,4 @@ def test_two_differences_are_the_least():
     assert status_of(np.zeros(1)) == UNDECIDED
     assert status_of(np.full(500, -1.0)) == LOWER
     assert status_of(np.zeros(500)) == NOT_LOWER
-    assert gate_of(np.array([-0.2, 0.0]), BY, SPAN).needed is None
+    assert gate_of(np.array([-0.2, 0.0]), SPAN).needed is None

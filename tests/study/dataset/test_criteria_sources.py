@@ -1,7 +1,7 @@
 """Public layouts with criteria, through the command."""
 
 from doubles.agreement_study import read, write
-from programs import error_line, run_recipe
+from programs import failed, run_recipe
 from tables import each_row, rows_of, write_csv
 
 ROWS = rows_of(__file__)
@@ -46,9 +46,7 @@ def test_parts_of_a_case_that_differ_are_named(tmp_path, change, said, row):
     part = {"id": "1", "question": "Why?", "criterion": "says so", "points": 5, "topic": "gout"}
     said_so = {"model": "m", "response": "So."}
     rows = [part | said_so, part | said_so | change]
-    line = error_line(prepared(tmp_path, rows)[0])
-    assert f"rows.jsonl:{row}: " in line
-    assert said in line
+    failed(prepared(tmp_path, rows)[0], f"rows.jsonl:{row}: ", said)
 
 
 def test_labels_of_an_earlier_input_are_named(tmp_path):
@@ -73,6 +71,4 @@ def test_a_table_has_a_row_for_each_criterion(tmp_path):
 
 @each_row("name, change, said")
 def test_unexpected_records_get_one_line(tmp_path, name, change, said):
-    line = error_line(prepared(tmp_path, [ROWS["records"][name] | change])[0])
-    assert said in line
-    assert "rows.jsonl:1" in line
+    failed(prepared(tmp_path, [ROWS["records"][name] | change])[0], said, "rows.jsonl:1")

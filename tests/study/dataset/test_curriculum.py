@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import yaml
+from factories import write_yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import ROOT
@@ -23,7 +23,7 @@ SIMPLE = ROWS["simple"]
 
 def plan_of(folder: Path, content: dict) -> Plan:
     file = folder / "plan.yaml"
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    write_yaml(file, content)
     return read_plan(file)
 
 

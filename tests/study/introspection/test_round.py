@@ -1,6 +1,5 @@
 """A round's data set: which verdicts are revised, by whom, and what stays as it was."""
 
-import json
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +15,7 @@ from doubles.introspection_study import (
     slot_line,
 )
 from doubles.tiny_dataset import training_of
-from factories import read, read_json, write
+from factories import read, read_json, write, write_json
 from programs import failed, succeeded, told
 from tables import each_row, holds_all, rows_of
 
@@ -224,6 +223,6 @@ def test_a_second_round_follows_the_first(lessons):
 def test_folders_that_hold_no_data_set_are_refused(lessons, changes, said):
     file = lessons.folder / "data/statistics.json"
     whole = read_json(file) if changes["splits"] else {}
-    file.write_text(json.dumps(whole | changes))
+    write_json(file, whole | changes)
     with pytest.raises(RecordError, match=said):
         read_dataset(file.parent)

@@ -15,7 +15,7 @@ from doubles.publishable import (
     written_of,
 )
 from doubles.tiny_model import build_tiny_model
-from factories import read, read_json, write
+from factories import change_json, read, read_json, write, write_json
 from huggingface_hub import ModelCard
 from programs import ROOT, SAMPLE, failed, run_recipe, succeeded
 from tables import each_row, holds_all, rows_of
@@ -124,8 +124,7 @@ def test_people_are_counted_on_the_card_and_not_named(checkpoint, results):
     result["people"]["annotators"] = names = harm["people"]["names"]
     card = filled(checkpoint, result)
     assert "- Harm: Moderate or worse by the middle degree of 2 physicians" in card
-    assert ": larch-7b in 2 of 9 answers." in card
-    assert "are rated by 2 " in card
+    holds_all(card, (": larch-7b in 2 of 9 answers.", "are rated by 2 "))
     assert not [name for name in ("simulated", *names) if name in card]
 
 
@@ -145,20 +144,18 @@ def test_the_hub_shows_agreement_with_people_on_each_criterion(checkpoint, resul
     judges["safety"]["rubric"] = "automedeval_guided@1"
     record = checkpoint / "training/record.json"
     for trained_for in ([], ["automedeval@1", "automedeval_guided@1"]):  # the first goes out
-        record.write_text(json.dumps(read_json(record) | {"rubrics": trained_for}))
+        change_json(record, rubrics=trained_for)
         card = filled(checkpoint, result)
         assert ModelCard(card).data.eval_results is None
     assert "Judged by automedeval\\_guided@1, **which is not the rubric that it" in card
 
 
-@pytest.mark.parametrize(
-    ("base", "revision"), [("some-org/base", None), ("some-org/base@v2", "v2")]
-)
+@each_row("base, revision")
 def test_the_hub_knows_an_adapters_base_and_a_license_of_another_name(
     tiny_model, checkpoint, base, revision
 ):
     adapter = {"base_model_name_or_path": str(tiny_model), "r": 8}
-    (checkpoint / "adapter_config.json").write_text(json.dumps(adapter))
+    write_json(checkpoint / "adapter_config.json", adapter)
     written = written_of(checkpoint, license="other:our-own", base_model=base)
     about = ModelCard(written["README.md"].decode()).data
     known = (about.license, about.license_name, about.base_model)
@@ -172,7 +169,7 @@ def test_figures_of_other_weights_are_refused(checkpoint, results):
     config = read_json(checkpoint / "config.json")
     result = of_weights(results, tiny=checkpoint)
     # one figure in the configuration is enough
-    (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    write_json(checkpoint / "config.json", config | {"rms_norm_eps": 0.1})
     with pytest.raises(RecordError, match=r"but {'tiny': '\w+', 'other': None}: report on it"):
         filled(checkpoint, result)
     # nor may the weights of the only judge of a report be unknown
@@ -242,7 +239,7 @@ def test_only_finished_training_has_a_card(tiny_model, checkpoint):
     with pytest.raises(RecordError, match=r"no training/record\.json"):
         filled(tiny_model)
     record = checkpoint / "training/record.json"
-    record.write_text(json.dumps(read_json(record) | {"finished": False}))
+    change_json(record, finished=False)
     with pytest.raises(RecordError, match="its training is not finished"):
         filled(checkpoint)
 

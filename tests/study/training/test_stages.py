@@ -1,6 +1,5 @@
 """Stages: rows and start of a run, and what survives being killed; YAMLs of runs and machines, with the paper's numbers."""
 
-import json
 import os
 import runpy
 import shlex
@@ -18,7 +17,7 @@ import torch
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from factories import read_yaml
+from factories import read_yaml, write_json
 from jinja2 import TemplateError
 from programs import ROOT, failed, run_recipe
 from tables import each_row, rows_of
@@ -179,7 +178,7 @@ def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path, mark):
         if content is not None:
             (place / WHOLE).write_bytes(content)
     (tmp_path / "training").mkdir()
-    (tmp_path / "training/record.json").write_text(json.dumps(RECORD | {"finished": False}))
+    write_json(tmp_path / "training/record.json", RECORD | {"finished": False})
     run = Run(tmp_path, RECORD)
     trainer = mock.Mock()
     run.train(trainer)
@@ -373,7 +372,7 @@ def test_a_file_of_deepspeed_may_not_take_what_the_run_says(settings, fault, tmp
     monkeypatch.setattr("transformers.integrations.deepspeed._hf_deepspeed_config_weak_ref", None)
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     file = tmp_path / "zero3.json"
-    file.write_text(json.dumps(settings))
+    write_json(file, settings)
     small = ROOT / RUNS[0]
     failed(run_recipe("sft", config=small, optim="adafactor", deepspeed=file), fault)
 
