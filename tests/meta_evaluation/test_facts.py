@@ -106,8 +106,9 @@ def test_trust_needs_ratings_or_an_audit(outcome, passes):
 
 
 def test_what_people_say_of_a_judge_is_no_proof_without_a_baseline():
-    assert "nothing shows yet" in trust(JudgeProfile("j"))
-    assert "there is no proof that j agrees" in trust(JudgeProfile("j", agreement=["As people."]))
+    for agreement in ([], ["As people."]):
+        said = trust(JudgeProfile("j", agreement=agreement))
+        assert "there is no proof that j agrees" in said
 
 
 SETTINGS = "111111111111"

@@ -69,7 +69,7 @@ def clustered(cases: Sequence[Case]) -> Iterator[Case]:
         passage = max(shared, key=lambda text: (shared[text], text))
         around = [case for case in left if passage in {each.text for each in case.responses}]
         for case in around:
-            yield replace(case, extra={"cluster": digest(passage)})
+            yield replace(case, extra={}, cluster=digest(passage))
         left = [case for case in left if case not in around]
 
 

@@ -30,7 +30,7 @@ RECOGNIZED = [
     role for role in NAMES if role != "answer"
 ]  # roles whose columns the name alone tells
 ANSWERS = frozenset(NAMES["answer"])
-NAMED = ("id", "cluster")  # roles whose cells may be whole numbers
+NAMED = ("id", "cluster")  # roles whose cells may be numbers
 KNOWN = BESIDE.union(*(NAMES[role] for role in RECOGNIZED))
 # The name of a column that is no candidate's, also with an s or a number behind it
 NUMBERED = re.compile(rf"(?:{'|'.join(BESIDE)}|(?:.*_)?(?:id|comment|note))s?[_0-9]*")
@@ -162,7 +162,7 @@ class Columns:
         for name in self.every:
             cell = row.get(name)
             is_asked = name == self.roles["question"] and is_conversation(cell)
-            is_number = type(cell) is int and name in map(self.roles.get, NAMED)
+            is_number = type(cell) in (int, float) and name in map(self.roles.get, NAMED)
             if not (isinstance(cell, str | None) or is_asked or is_number):
                 raise RecordError(f"{name!r} must be text, not {str(cell)[:80]}")
         cells = {role: row[name] for role, name in self.roles.items() if filled(row.get(name))}
@@ -177,11 +177,16 @@ class Columns:
         ]
         if "model" in self.roles:
             answers = [Response(cells.get("model", ""), cells.get("answer", ""), {"row": number})]
-        case_id, cluster = (str(cells.get(role, "")).strip() for role in NAMED)
+        case_id, cluster = (_name(cells.get(role, "")) for role in NAMED)
         return Case(
             case_id, question, tuple(answers), reference, cells.get("topic"), {"row": number},
             cluster=cluster,
         )  # fmt: skip
+
+
+def _name(cell: str | float) -> str:
+    """Return a name in a cell; a whole number with a blank below it is read as 1.0."""
+    return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell).strip()
 
 
 def _merged(rows: PlacedCases) -> tuple[str, Case]:
