@@ -18,6 +18,7 @@ from factories import write_json
 from programs import ENCODER, failed, flags, needs_encoder, run_command, succeeded
 from tables import each_row, holds_all, rows_of
 
+from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.facts import (
     Audit,
     JudgeProfile,
@@ -25,6 +26,7 @@ from automedeval.meta_evaluation.facts import (
     is_trusted,
     trust,
 )
+from automedeval.meta_evaluation.report.text import MainJudge, may_say_better
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -203,3 +205,20 @@ def test_an_audit_says_only_what_it_tried(tmp_path):
 def test_other_programs_keys_of_the_same_name_are_one_line(name, value, tmp_path):
     done = asked(tmp_path, [each | {name: value} for each in agreeing_verdicts()])
     failed(done, f"verdicts.jsonl:1: {name!r} must be")
+
+
+def test_no_model_is_better_by_a_trusted_judge_where_people_put_another_one_above_it():
+    def table(first: str, other: str) -> dict:
+        share = {"win": {"value": 1.0}, "tie": {"value": 0.0}, "loss": {"value": 0.0}}
+        pair = {"pair": [first, other], "margin": {"value": 1.0}, "p_adjusted": 0.01, **share}
+        return {"models": {first: {}, other: {}}, "pairs": [pair | {"more_cases": None}]}
+
+    by_judge = table("a", "b")
+    profile = JudgeProfile("j", outcome="better")
+    main = MainJudge("j", {}, by_judge, standing(by_judge), profile)
+    for people, may in (
+        ({}, True),
+        ({"people": table("a", "b")}, True),
+        ({"people": table("b", "a")}, False),
+    ):
+        assert may_say_better({"models": people}, main) == may

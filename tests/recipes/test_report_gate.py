@@ -183,6 +183,13 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path):
     assert many.returncode == 4
     record = Report(tmp_path / "out", "").json("gate")
     assert record["mean"] == pytest.approx(-0.5, abs=0.002)
+    halved = study(0)
+    for number, case in enumerate(halved["cases"][:41]):  # the new candidate was not asked
+        case["responses"].pop()
+        halved["verdicts"][number] = verdict(case, [3], expected_scores=[3])
+    undecided = asked(tmp_path, **halved, **GATE)
+    assert undecided.returncode == 4
+    assert "41 of 400 cases do not have a response of both" in undecided.stdout
     faulty = GATE | {"fail_if_worse": ("new", "none")}
     failed(asked(tmp_path, **study(0), **faulty), "no model 'none'")
     assert not (tmp_path / "out/gate.json").exists()

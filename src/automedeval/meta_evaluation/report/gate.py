@@ -12,6 +12,7 @@ from automedeval.meta_evaluation.report.changes import in_common
 from automedeval.meta_evaluation.verdicts.cases import Cases, units_of
 from automedeval.meta_evaluation.verdicts.table import Judges, rows_of
 from automedeval.records import JsonObject, RecordError
+from automedeval.stats.bootstrap import is_known
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
 MOST_INVALID = 0.1  # share of cases without a score of both with which the gate still decides
@@ -56,8 +57,11 @@ def compare_two(
     result = gate(differences, by, float(np.ptp(row.judge.scale)), cases.cluster_of[sides[0]])
     both = len(differences)
     invalid = both - result.cases
-    notes = [*notes, f"bounds are over {units_of(cases.records)}"]
-    if invalid > MOST_INVALID * both:
+    counted = cases.panel.case[sides[0][is_known(differences)]]
+    notes = [*notes, f"bounds are over {units_of([cases.records[number] for number in counted])}"]
+    of_either = np.isin(cases.model_of, [cases.models.index(name) for name in names])
+    asked = len(np.unique(cases.panel.case[of_either]))
+    if asked - result.cases > MOST_INVALID * asked:
         result = replace(result, status=UNDECIDED)
         notes.append(f"undecided: more than {MOST_INVALID:.0%} of the cases have no score of both")
     elif result.status == UNDECIDED and result.mean is not None:

@@ -117,7 +117,7 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
         scale=scale,
         significant=SIGNIFICANT,
         newly=NEWLY_SAID,
-        best=best_model(main.table, is_trusted(main.known)),
+        best=best_model(main.table, may_say_better(result, main)),
         order=main.stands["order"],
         shared=shared,
         where=_where(result),
@@ -130,15 +130,22 @@ def headline(result: JsonObject, main: MainJudge, scale: Scale) -> list[str]:
     )
 
 
+def may_say_better(result: JsonObject, main: MainJudge) -> bool:
+    """Return whether the judge is trusted, and people do not clearly put another model above its first one."""
+    ranks = standing(result["models"].get("people", {}))["ranks"]
+    first = [*main.stands["order"], ""][0]
+    return is_trusted(main.known) and ranks.get(first, "1").partition("–")[0] == "1"
+
+
 def best_model(table: JsonObject, trusted: bool) -> str:
-    """Say which model is first; it is called better only by a trusted judge (`facts.is_trusted`), or by people."""
+    """Say which model is first; it is called better only by a `trusted` judge, or by people."""
     (text,) = say("best", gap=table.get("gap"), trusted=trusted, **standing(table))
     return text
 
 
 def answer(result: JsonObject, main: MainJudge) -> dict[str, str]:
     """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
-    trusted = is_trusted(main.known)
+    trusted = may_say_better(result, main)
     what = "Best model" if trusted else "Wins most pairs"
     first = best_model(main.table, trusted)
     has_scores = any("score" in figures for figures in _models_by(result, main.name).values())
