@@ -19,7 +19,7 @@ from automedeval.records import JsonObject
 from automedeval.records.package_data import packaged
 from automedeval.records.patterns import all_filled, one_of
 
-NEAR = 120  # characters beside a number that may make it a limit
+NEAR = 400  # characters before a number that may make it a limit: tables pad their cells
 FACTOR = 2.0  # the least that is marked
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
@@ -81,6 +81,7 @@ _ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a", "µµiIsK")
 _WORD_LISTS = _KNOWN | {
     "unit": list(chain(*_KNOWN["units"].values())),
     "per": list(chain(*_KNOWN["per"].values())),
+    "shares": [share.replace(" ", "[ -]") for share in _KNOWN["shares"]],
 }
 # Each may name the lists of words and the patterns above it; `period` is what a number counts, or the time between two.
 _PATTERNS = {
@@ -91,10 +92,13 @@ _PATTERNS = {
     r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?<!\d )\.\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)",
     # Atomic: "twenty-five" and "one-hundred-five" are no ranges; "one hundred and two hundred mg" are two numbers.
     "in_words": r"(?>(?:@tens[ -]@ones|@shares|@tens|@teens|@ones)\b)",
-    "hundreds": r"(?:[ -]hundred(?: and @in_words|(?>(?:[ -]@in_words)?)))?",
-    "behind_scale": r"(?: and @in_words@hundreds|(?>(?:[ -]@in_words@hundreds)?))",
-    "number": r"(?:@digits|@in_words|a(?= @scales\b))(?: and (?:@shares\b|[1-9]/[1-9]|[½¼¾⅓⅔]))?"
-    r"@hundreds(?:[ -]million@behind_scale)?(?:[ -]thousand@behind_scale)?",
+    # "On days 1 to 3 and half a tablet", or "a third of a tablet", are two numbers.
+    "added": r"(?!half\b|a[ -]third|@shares of\b)@in_words",
+    "hundreds": r"(?:[ -]hundred(?: and @added|(?>(?:[ -]@added)?)))?",
+    "behind_scale": r"(?: and @added@hundreds|(?>(?:[ -]@added@hundreds)?))",
+    "number": r"(?:@digits|@in_words|a(?= @scales\b))(?: and (?:(?=@shares\b)@added|(?:[1-9]/[1-9]|[½¼¾⅓⅔])(?! of\b)))?"
+    r"@hundreds(?:[ -]million@behind_scale)?(?:(?<!million)[ -]thousand@behind_scale)?",
+    "scaled": r"(?:(?!@scales).)+(?:[ -]@scales)+",  # "three hundred", not "two thousand five hundred"
     "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
     r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)",
     "age": r"[- ](?:old|of age)",
@@ -117,7 +121,13 @@ _PATTERNS = {
     "any": r"\d|[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
     "once": r"(once |(?:one|1) time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
     "limit_before": r"@limits(?: a total of| about| of)?\W*$",
-    "limit_after": r"(?: of \w+)?@a_period?\W*@limits_behind\b",
+    "of_a_dose": r"(?:daily|single|total|safe|recommended|dose|amount)",
+    # "4 g is the maximum for adults", not "500 mg is the maximum strength"
+    "is_most": r"(?:is|are|as)(?: the| a| your)? (?:most you|(?:most|max(?:imum)?(?: @of_a_dose)*)@alone)",
+    # "40 mg a day, max 5 days" limits the days alone.
+    "most_alone": r"(?:@most|@is_most)\b"
+    r"(?!(?:[\s.:|*]+(?:@of_a_dose|for|of|is|every))*[\s.:|*]+(?:[\d½¼¾⅓⅔]|@in_words|@times\b))",
+    "limit_after": r"(?: of \w+)?@a_period?\W*(?:@limits_behind\b|@most_alone)",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
     # "It cannot do you any harm" forbids nothing.
     "forbidding": r"\b@forbids(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)",
@@ -192,11 +202,12 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
         if matches:  # struck out
             rest = _READ[form].sub(lambda match: "\0" * len(match[0]), rest)
         for match in matches:
-            before = sentence[max(0, match.start() - NEAR) : match.start()]
-            behind = sentence[match.end() : match.end() + NEAR]
-            limit = _READ["limit_before"].search(before) or _READ["limit_after"].match(behind)
+            start, end = match.span()
+            before = sentence[max(0, start - NEAR) : start]
+            limit = _READ["limit_before"].search(before)
+            limit = limit or _READ["limit_after"].match(sentence, end)
             is_limit = bool(limit) or (form == "apart" and not match["adverb"])
-            place = (span.start + match.start(), span.start + match.end(), span)
+            place = (span.start + start, span.start + end, span)
             for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_age = kind == "duration" and not _READ["lasts"].search(before)
                 if not is_age and ends[0] > 0:
@@ -250,8 +261,8 @@ def _ends(match: re.Match) -> tuple[float, float]:
     groups = match.groupdict()
     high = groups.get("times") or groups.get("high") or "1"
     low = _value(groups.get("few") or groups.get("low") or high)
-    scales = {} if groups.get("lower") else _KNOWN["scales"]
-    for word, factor in scales.items():  # "two to three hundred"
+    is_scaled = _READ["scaled"].fullmatch(high) and not groups.get("lower")
+    for word, factor in _KNOWN["scales"].items() if is_scaled else ():  # "two to three hundred"
         if word in high.lower() and low * factor < _value(high):
             low *= factor
     return low, _value(high)
@@ -259,7 +270,7 @@ def _ends(match: re.Match) -> tuple[float, float]:
 
 def _value(text: str) -> float:
     """Return the value of a number in digits or words."""
-    text = text.lower().strip(" -").removeprefix("and ")
+    text = text.lower().replace("-", " ").strip().removeprefix("and ")
     for word, factor in _KNOWN["scales"].items():
         whole, found, rest = text.partition(word)
         if found:  # "two hundred and fifty"
@@ -270,7 +281,7 @@ def _value(text: str) -> float:
     if text in _WORDS:
         return _WORDS[text]
     if not re.search(r"[\d½¼¾⅓⅔]", text):
-        return sum(_WORDS[word] for word in re.split("[ -]", text))  # "twenty-five"
+        return sum(_WORDS[word] for word in text.split())  # "twenty-five"
     if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
         return float(re.sub(r"[,\s]", "", text))
     whole, fraction = re.findall(r"(\d*[.,]?\d+(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
