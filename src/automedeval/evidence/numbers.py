@@ -96,7 +96,8 @@ _PATTERNS = {
     "added": r"(?!half\b|a[ -]third|@shares of\b)@in_words",
     "hundreds": r"(?:[ -]hundred(?: and @added|(?>(?:[ -]@added)?)))?",
     "behind_scale": r"(?: and @added@hundreds|(?>(?:[ -]@added@hundreds)?))",
-    "number": r"(?:@digits|@in_words|a(?= @scales\b))(?: and (?:(?=@shares\b)@added|(?:[1-9]/[1-9]|[½¼¾⅓⅔])(?! of\b)))?"
+    "number": r"(?:@digits|@in_words|a(?= @scales\b))"
+    r"(?: and (?:(?=@shares\b)@added|(?:[1-9]/[1-9]|[½¼¾⅓⅔])(?! of\b)))?"
     r"@hundreds(?:[ -]million@behind_scale)?(?:(?<!million)[ -]thousand@behind_scale)?",
     "scaled": r"(?:(?!@scales).)+(?:[ -]@scales)+",  # "three hundred", not "two thousand five hundred"
     "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
@@ -123,10 +124,12 @@ _PATTERNS = {
     "limit_before": r"@limits(?: a total of| about| of)?\W*$",
     "of_a_dose": r"(?:daily|single|total|safe|recommended|dose|amount)",
     # "4 g is the maximum for adults", not "500 mg is the maximum strength"
-    "is_most": r"(?:is|are|as)(?: the| a| your)? (?:most you|(?:most|max(?:imum)?(?: @of_a_dose)*)@alone)",
+    "is_most": r"(?:is|are|as)(?: the| a| your)? "
+    r"(?:most you|(?:most|max(?:imum)?(?: @of_a_dose)*)@alone)",
     # "40 mg a day, max 5 days" limits the days alone.
     "most_alone": r"(?:@most|@is_most)\b"
-    r"(?!(?:[\s.:|*]+(?:@of_a_dose|for|of|is|every))*[\s.:|*]+(?:[\d½¼¾⅓⅔]|@in_words|@times\b))",
+    r"(?!(?:[\s.:|*]+(?:@of_a_dose|for|of|is|every))*"
+    r"[\s.:|*]+(?:[\d½¼¾⅓⅔]|@in_words|@times\b))",
     "limit_after": r"(?: of \w+)?@a_period?\W*(?:@limits_behind\b|@most_alone)",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
     # "It cannot do you any harm" forbids nothing.
