@@ -406,14 +406,20 @@ class Loops:
         return relations
 
     def of_people(self) -> dict[str, Any]:
-        """Return the agreement of one rater with the mean of the others."""
+        """Return the agreement of one rater with the mean of the others, of anonymous raters by the scores of responses."""
         if len(self.annotators) < 2:
             return {}
         tables = []
         points = []
         for name in self.annotators:
-            tables.append({pair: self.beside_others(name, pair) for pair in self.pairs})
-            points.append(self.shared(name))
+            shared = self.shared(name)
+            points.append(shared)
+            if self.anonymous:
+                sides = [dict(zip(shared, side)) for side in zip(*shared.values())] or [{}, {}]
+                others, own = map(self.relations, sides)
+                tables.append({pair: (others[pair], own[pair]) for pair in self.pairs})
+            else:
+                tables.append({pair: self.beside_others(name, pair) for pair in self.pairs})
         return {"ceiling": accuracies(*tables) | correlations(*points)}
 
     def beside_others(self, annotator: str, pair: Pair) -> tuple:

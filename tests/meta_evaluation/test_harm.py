@@ -131,7 +131,7 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
             assert counts["worse"] == worse
             assert counts["share"]["value"] == pytest.approx(worse / sum(of_model))
     page = harm_page(report)
-    assert f'<p class="verdict">{WORSE} 3 simulated physicians: ' in page
+    assert f'<p class="verdict">{WORSE} 1 to 3 simulated physicians: ' in page
     assert "<mark>" in page
     gaps = {}
     for place, (of_people, of_judge) in told_by_both(people, judge).items():
@@ -171,11 +171,14 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
 
 
 def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, tmp_path):
+    """A second one, who can tell no degree, is not counted."""
     options, _ = study
     ratings = read(options["ratings"])
     ratings = [line for line in ratings if line["annotator"] == "simulated-1"]
     for line, words in zip(ratings, ROWS["words of ratings, of which two contradict themselves"]):
         line["choices"] = words
+    unsure = {"annotator": "simulated-2", "choices": {"degree": "cannot be told"}}
+    ratings += [line | unsure for line in ratings]
     report = made(tmp_path, None, cases=options["cases"], ratings=ratings)
     assert "Moderate or worse by 1 simulated physician: " in report.told
     assert "Two physicians agree" not in report.told
@@ -208,13 +211,13 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     both = f"{tmp_path / 'verdicts.jsonl'},{options['verdicts']}"
     with_harm = made(tmp_path, **options | {"verdicts": both})
     harm = next(line for line in report.told.splitlines() if line.startswith("Moderate or"))
-    assert harm.startswith(f"{WORSE} 3 simulated physicians: ")
+    assert harm.startswith(f"{WORSE} 1 to 3 simulated physicians: ")
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
     assert f"Harm: {harm}" in with_harm.told
     raters = report.json("harm")["raters"]
     most = max(counts["worse"] for counts in raters["physicians"].values())
-    first = f"Read first: in {most} of .* harm is {WORSE.lower()} 3 "
+    first = f"Read first: in {most} of .* harm is {WORSE.lower()} 1 to 3 "
     assert re.match(first, with_harm.said)
     assert f"{most} harmful" in with_harm.page
     written = {file.name for file in with_harm.folder.iterdir()}

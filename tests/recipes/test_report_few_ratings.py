@@ -18,6 +18,9 @@ from doubles.agreement_study import (
     read,
     verdict,
 )
+from scipy.stats import binomtest, ttest_1samp
+from statsmodels.stats.multitest import multipletests
+from tables import rows_of
 
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.prediction_powered import prediction_powered
@@ -59,7 +62,7 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
         assert ("difference" in figures) == (model != few["baseline"])
     assert f"Differences are from {few['baseline']}" in report.page
     told = report.told
-    assert told.count(" points by the ratings and good together, ") == 2
+    assert told.count(" points by the ratings and good together (p ") == 2
     assert re.search(
         "rated cases say as much as 1.[0-9] to [0-9.]+ times as many without a judge", told
     )
@@ -105,6 +108,27 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     gaps = (scores[:, 0] - scores[:, 1])[np.isfinite(scores[:, 0])]
     assert won == pytest.approx(np.where(np.abs(gaps) <= 0.25, 0.5, gaps > 0).mean())
     assert BASIS in report.told
+
+
+def test_a_model_is_rated_higher_by_p_values_adjusted_for_all_models(tmp_path):
+    """The judge says the same of all, so that they are those of the ratings; a gap that never varies has that of its sign."""
+    scores = {model: two * 10 for model, two in rows_of(__file__)["scores in turn"].items()}
+    names = [f"c{number}" for number in range(40)]
+    cases = [case_of(name, "What helps?", dict.fromkeys(scores, "Rest.")) for name in names]
+    ratings = []
+    for model, given in scores.items():
+        ratings += [rating(name, model, score) for name, score in zip(names, given)]
+    report = made(
+        tmp_path, [verdict(case, [3] * 6) for case in cases], cases=cases, ratings=ratings
+    )
+    gaps = np.subtract([*scores.values()], 3)
+    p_values = [binomtest(20, 20).pvalue, *ttest_1samp(gaps[2:], 0, axis=1).pvalue]
+    figures = report.result["few_ratings"]["judges"]["echo"]
+    found = [figures[model]["difference"]["p_adjusted"] for model in "cdefg"]
+    assert found == pytest.approx(multipletests(p_values, method="holm")[1])
+    assert p_values[2] < 0.05 < found[2]
+    assert "c is rated higher than b: 1.00 points by the ratings and echo" in report.told
+    assert "e is not clearly different from b: 0.56 [0." in report.told
 
 
 def test_judges_that_compare_pairs_have_no_means(tmp_path):

@@ -205,7 +205,8 @@ def _raters_of(harm: JsonObject) -> list[list[Any]]:
         ranked.sort(key=lambda model: -(model[1]["share"]["value"] or 0))
         raters.append([name, ranked])
     if names:
-        least, most = people.get("per_answer", [len(names)] * 2)
-        who = f"{least} to {most} {kind}s" if least < most else several(most, kind)
+        counts = people.get("per_answer") or [len(names)]
+        most = counts[-1]
+        who = f"{counts[0]} to {most} {kind}s" if counts[1:] else several(most, kind)
         raters[0][0] = f"the middle degree of {who}" if most > 1 else who
     return raters

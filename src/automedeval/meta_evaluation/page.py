@@ -119,7 +119,6 @@ def _sentences() -> jinja2.Environment:
     """Return the environment of the templates of sentences, which keeps those that it compiled."""
     made = environment("automedeval.meta_evaluation")
     made.finalize = _on_one_line
-    made.tests["clear"] = is_clear
     return made
 
 
@@ -144,11 +143,6 @@ def say_by_name(template: str, **facts: Any) -> dict[str, str]:
 
 def _on_one_line(value: Any) -> Any:
     return _BEFORE_MARK.sub("", value).replace("\n", " ") if type(value) is str else value
-
-
-def is_clear(estimate: JsonObject) -> bool:
-    """Return whether the interval of a difference does not hold 0."""
-    return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
 
 
 def _with_code(sentence: str) -> str:

@@ -62,7 +62,8 @@ Statistics = dict[str, Statistic]
 class Estimate:
     """A figure with its interval; `value` is None if it is undefined, and `reason` says why.
 
-    `chance` is the upper end of what chance alone would give, of figures that it makes larger.
+    `chance` is the upper end of what chance alone would give, of figures that it makes larger. `p` is the two-sided p-value of
+    the hypothesis that a mean without bounds is 0, by Student's t as its interval.
     """
 
     value: float | None
@@ -74,6 +75,7 @@ class Estimate:
     cases: int = 0
     draws: ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
     chance: float | None = None
+    p: float | None = None
 
     def to_dict(self) -> Tree:
         about = {

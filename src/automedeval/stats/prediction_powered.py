@@ -156,7 +156,7 @@ def _gamma(y: ndarray, g: ndarray, n: int, squares: float, clusters: ndarray) ->
 def _interval(value: float, variance: float, n: int, cases: int, bounds: Bounds) -> Estimate:
     """Return value ± t √variance of n cases, of which so many, or their clusters, are independent; within bounds.
 
-    Without variance it is the binomial interval, or none.
+    Without variance it is the binomial interval, or none, and its p-value that of the sign test.
     """
     error = math.sqrt(variance)
     is_few = cases < FEW_CASES
@@ -164,8 +164,10 @@ def _interval(value: float, variance: float, n: int, cases: int, bounds: Bounds)
         if ends := binomial_interval(value, cases, bounds):
             same = "all cases have the same value: exact binomial interval"
             return Estimate(value, *ends, n, same, is_few, cases)
-        return Estimate(value, n=n, reason=NO_SPREAD, cases=cases)
+        p = 0.5 ** (cases - 1) if abs(value) > NO_ERROR else 1.0
+        return Estimate(value, n=n, reason=NO_SPREAD, cases=cases, p=p)
+    p = float(2 * scipy.special.stdtr(cases - 1, -abs(value) / error))
     reach = scipy.special.stdtrit(cases - 1, 0.975) * error
     least, most = bounds or (-np.inf, np.inf)
     value, low, high = np.clip([value, value - reach, value + reach], least, most).tolist()
-    return Estimate(value, low, high, n, None, is_few, cases)
+    return Estimate(value, low, high, n, None, is_few, cases, p=p)

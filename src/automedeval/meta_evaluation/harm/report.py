@@ -15,6 +15,7 @@ from numpy import ndarray
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
 from automedeval.meta_evaluation.harm.readings import (
+    degrees_of,
     middle_degrees,
     of_people,
     paired_degrees,
@@ -60,10 +61,9 @@ def harm_report(
         files = [*packaged_rubrics(), *filter(None, [rubric])]
         rubrics = {rubric.name: rubric for rubric in map(read_rubric, files)}
     raters = list(judges)
-    told = list[str]()
+    notes = list(notes)
     if ratings is not None:
-        raters.insert(0, read_harm_ratings(ratings, cases, rubrics, told))
-    notes = [*told, *notes]
+        raters.insert(0, read_harm_ratings(ratings, cases, rubrics, notes))
     answers = shown_answers(cases, raters)
     if len(answers) > SHOWN_CASES:
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
@@ -82,8 +82,8 @@ def harm_result(cases: Cases, raters: Judges, resamples: int) -> JsonObject:
     """Return the figures of harm.json, by the verdicts of judges, perhaps behind those of physicians.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
-    physicians agree, how many of their ratings are "contrary" in their words, and the least and the most of them "per_answer";
-    `judges` how each judge agrees with the middle degree of the physicians.
+    physicians agree, how many of their ratings are "contrary" in their words, and "per_answer" how many degrees answers have
+    that have any; `judges` how each judge agrees with the middle degree of the physicians.
     """
     first = raters[0]
     degree = rubric_of(first).degree
@@ -103,10 +103,14 @@ def harm_result(cases: Cases, raters: Judges, resamples: int) -> JsonObject:
             for verdict in first.verdicts
             if contradiction(verdict.choices or {}, rubric_of(first))
         ]
-        kappa = weighted_kappa(both_ways / 2)
-        tree["people"] = {"names": sorted(names), "kappa": kappa, "contrary": len(contrary)}
-        _, ratings = np.unique(first.response, return_counts=True)
-        tree["people"]["per_answer"] = [int(ratings.min()), int(ratings.max())]
+        told = is_known(degrees_of(first))
+        _, counts = np.unique(first.response[told], return_counts=True)
+        tree["people"] = {
+            "names": sorted(names),
+            "kappa": weighted_kappa(both_ways / 2),
+            "contrary": len(contrary),
+            "per_answer": np.unique(counts).tolist(),
+        }
         tree["judges"] = {judge.name: agreement(judge, first) for judge in raters[1:]}
     return plain(estimate(tree, cases.clusters, resamples))
 
@@ -120,7 +124,7 @@ def degrees_by_model(rater: VerdictTable) -> JsonObject:
     for model, shown in cases.by_model(rater.shown()):
         told = shown[is_known(degrees[shown])]
         is_worse = degrees[told] >= names.index(criterion.threshold)
-        unread = len(shown) - int(is_read[shown].sum())
+        unread = int((~is_read[shown]).sum())
         counts[model] = {
             "untold": len(shown) - len(told) - unread,
             "unread": unread,
@@ -217,7 +221,8 @@ def counts_table(result: JsonObject) -> PageTable:
     for model, rater, figures in _by_rater(result):
         counts = (*figures["degrees"], figures["untold"], figures["unread"])
         rows.append((model, rater, *counts, span(figures["share"], 0, 100)))
-    return PageTable(head, rows, "How many answers of each model have which degree")
+    caption = "How many answers of each model have which degree, and of how many nobody gives one"
+    return PageTable(head, rows, caption)
 
 
 def _by_rater(result: JsonObject) -> Iterator[tuple[str, str, JsonObject]]:

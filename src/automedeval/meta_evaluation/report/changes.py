@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-import scipy
 from numpy import ndarray
 
 from automedeval.meta_evaluation.page import Scale
@@ -18,7 +17,6 @@ from automedeval.stats.bootstrap import (
     Estimate,
     adjust_p,
     exact_test,
-    in_clusters,
     is_known,
 )
 from automedeval.stats.prediction_powered import mean_over_cases
@@ -51,14 +49,14 @@ def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
     return np.where(first < second, 1.0, -1.0) * row.wins[places]
 
 
-def p_value(gaps: ndarray, clusters: ndarray, mean: Estimate, relation: ndarray) -> float | None:
+def p_value(mean: Estimate, relation: ndarray, clusters: ndarray) -> float | None:
     """Return the two-sided p-value of the mean of gaps by Student's t-test over clusters; None without a gap.
 
     Where all clusters are equal, or there is no mean, it is that of which cases are better and
     worse, see `exact_test`.
     """
     if mean.reason is None:
-        return float(scipy.stats.ttest_1samp(in_clusters(gaps, clusters), 0.0).pvalue)
+        return mean.p
     return exact_test(np.nan_to_num(relation), clusters) if mean.n else None
 
 
@@ -171,7 +169,7 @@ def _figures(
         "newly": {kind: counts[f"newly_{kind}"] for kind in NEWLY},
         "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
         "difference": difference.to_dict(),
-        "p": p_value(gaps, clusters, difference, relation),
+        "p": p_value(difference, relation, clusters),
         "p_adjusted": 1.0,
     }
 

@@ -1,5 +1,7 @@
 """Compare models by few ratings: the ratings of some cases correct the verdicts on all (see `stats.prediction_powered`)."""
 
+from operator import attrgetter
+
 import numpy as np
 from numpy import ndarray
 
@@ -14,7 +16,7 @@ from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import relation_of
-from automedeval.stats.bootstrap import SHARE, Estimate
+from automedeval.stats.bootstrap import SHARE, Estimate, adjust
 from automedeval.stats.prediction_powered import prediction_powered
 
 
@@ -23,13 +25,14 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
 
     The figures are the "mean" score, the "difference" to the baseline (the model less the baseline) and the share of cases won
     from it, "win_rate", with ties as one half, the judge's within `Row.band`. A judge of pairs has no means; a model with fewer
-    than two cases in common with the baseline, and the baseline itself, have a mean alone. Empty where the names of the
-    candidates are no models.
+    than two cases in common with the baseline, and the baseline itself, have a mean alone. A difference has its "p" by both,
+    also adjusted for the number of models. Empty where the names of the candidates are no models.
     """
     if len(cases.models) > MOST_MODELS:
         return {}
     on_scale = is_on_scale(row, people)
     models: JsonObject = {}
+    differences = []
     for number, name in enumerate(cases.models):
         figures = models[name] = dict[str, JsonObject]()
         if row.best is not None:
@@ -45,8 +48,10 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
         judged = relation if row.best is None else np.subtract(*row.best[sides])
         clusters = cases.cluster_of[sides[0]]
         figures["difference"] = _figure(gaps, judged, clusters, on_scale)
+        differences.append(figures["difference"])
         won = (1 + relation_of(gaps)) / 2
         figures["win_rate"] = prediction_powered(won, (1 + relation) / 2, SHARE, clusters)
+    adjust(differences, "prediction_powered", attrgetter("p"))
     return models
 
 

@@ -262,6 +262,7 @@ def further(result: JsonObject, main: MainJudge) -> list[str]:
         ceiling=result.get("people", {}).get("ceiling"),
         rivals=[name for name in others if "outcome" in credit_of(result, name)],
         figures=figures,
+        significant=SIGNIFICANT,
         worth=sorted(
             {round(each["worth"] / each["rated"], 1) for each in estimates if each["worth"]}
         ),

@@ -97,7 +97,7 @@ class People:
     def compared(self) -> ndarray:
         """The ratings on criteria that all rated responses of their case have: float [criteria, responses, annotators]."""
         there = np.any(is_known(self.ratings), axis=2)
-        return only(self.ratings, ~_lacking(there, self.panel.case)[:, :, None])
+        return only(self.ratings, _shared(there, self.panel.case)[:, :, None])
 
     def gaps(self, first: ndarray, second: ndarray) -> ndarray:
         """Return how much higher people rate responses than others, by numbers: float [pairs], NaN where nobody rated both.
@@ -121,10 +121,10 @@ class People:
         Returns:
             float [responses, annotators].
         """
-        lacking = _lacking(is_known(self.compared), self.panel.case)
+        shared = _shared(is_known(self.compared), self.panel.case)
         if alike:
-            lacking = np.any(lacking, axis=2, keepdims=True)
-        return mean_along(only(self.compared, ~lacking), 0)
+            shared = np.all(shared, axis=2, keepdims=True)
+        return mean_along(only(self.compared, shared), 0)
 
     @cached_property
     def scores(self) -> ndarray:
@@ -135,7 +135,8 @@ class People:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
         Both are means over the same criteria. Of two responses these are the ones on which the rater and another one rated
-        both; of one response those on which he and another rated each response of the case that he and another rated.
+        both; of one response those on which he and another rated each response of the case that he and another rated. Where
+        a name is a position only, the relations are those of the scores, as in `gaps`.
 
         Returns:
             The panel once for each rater; the relations by the others and by the rater, float [pairs]; and their scores, float
@@ -143,10 +144,13 @@ class People:
         """
         if len(self.annotators) < 2:
             return None
+        raters = self.panel.stacked(len(self.annotators))
+        scores = _beside_others(self.compared, self.panel.case)
+        if self.raters == "anonymous":
+            return raters, list(map(raters.relations, scores)), scores
         first, second = self.panel.pairs
         gaps = _beside_others(self.compared[:, first] - self.compared[:, second])
-        scores = _beside_others(self.compared, self.panel.case)
-        return self.panel.stacked(len(self.annotators)), list(map(relation_of, gaps)), scores
+        return raters, list(map(relation_of, gaps)), scores
 
 
 def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarray]:
@@ -158,21 +162,21 @@ def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarra
     """
     there = is_known(ratings)
     total, count = np.nansum(ratings, axis=2, keepdims=True), there.sum(axis=2, keepdims=True)
-    others = divide(total - np.where(there, ratings, 0.0), count - there)
+    others = divide(total - np.nan_to_num(ratings), count - there)
     both = there & is_known(others)
     if case is not None:
-        both &= ~_lacking(both, case)
+        both &= _shared(both, case)
     sides = (only(values, both) for values in (others, ratings))
     return [mean_along(side, 0).T.ravel() for side in sides]
 
 
-def _lacking(there: ndarray, case: ndarray) -> ndarray:
-    """Return whether some response of the case has other criteria and lacks this one, of each rater if `there` has them.
+def _shared(there: ndarray, case: ndarray) -> ndarray:
+    """Return whether every response of the case that has any criterion has this one, of each rater if `there` has them.
 
     `there` is bool [criteria, responses] or [criteria, responses, raters], and so is the result.
     """
     _, start, number = np.unique(case, return_index=True, return_inverse=True)
-    return np.logical_or.reduceat(there.any(axis=0) & ~there, start, axis=1)[:, number]
+    return np.logical_and.reduceat(there | ~there.any(axis=0), start, axis=1)[:, number]
 
 
 def read_ratings(
