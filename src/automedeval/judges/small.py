@@ -208,7 +208,7 @@ def load_small_judge(
 
 
 def write_small_judge(
-    folder: Path, scales: Mapping[str, Scale], encoder: Path, facts: Mapping[str, Any]
+    folder: Path, scales: Mapping[str, Scale], encoder: Path, facts: JsonObject
 ) -> None:
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}

@@ -70,9 +70,24 @@ def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
     return whole("".join(pieces).strip())  # a template can write any character
 
 
-def _given(reference: str | None) -> dict[str, str]:
-    """Return the name of the reference, if there is one: a template that takes it where there is none is an error."""
-    return {} if reference is None else {"reference": reference}
+def _names(
+    rubric: Rubric,
+    question: Question,
+    responses: Sequence[str],
+    reference: str | None,
+    rationale: bool = False,
+) -> dict[str, Any]:
+    """Return the names that a judge's and a discussion's template have for a case, and for an answer on it.
+
+    A template that takes the reference where there is none is an error.
+    """
+    names = {
+        "rubric": rubric,
+        "question": question_text(question),
+        "responses": list(responses),
+        "answer_form": answer_form(rubric, len(responses), rationale),
+    }
+    return names if reference is None else names | {"reference": reference}
 
 
 def judge_messages(
@@ -88,13 +103,8 @@ def judge_messages(
     `rationale`: ask for one, if the rubric has it; `passages` of books, if they were looked up, stand before the task.
     RecordError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
     """
-    names = {
-        "rubric": rubric,
-        "question": question_text(question),
-        "responses": list(responses),
-        "rationale": rationale and rubric.rationale,
-        "answer_form": answer_form(rubric, len(responses), rationale),
-    } | _given(reference)
+    names = _names(rubric, question, responses, reference, rationale)
+    names["rationale"] = rationale and rubric.rationale
     with foreign_errors_at(rubric.template):  # a template can make every operation fail
         template = _template(rubric.template_text)
         roles = [role for role in ("system", "user") if role in template.blocks]
@@ -158,15 +168,9 @@ def discussion_messages(
     "suggestion" or "review", the message to ask for, with further `names`. A partner that `may_ask` the books is told how.
     """
     template = _packaged("discussion")
-    material = {
-        "rubric": rubric,
-        "slot": rubric.slot_word,
-        "question": question_text(question),
-        "responses": list(responses),
-        "on_record": verdicts[0],
-        "judged": verdicts[1],
-        "answer_form": answer_form(rubric, len(responses), rationale=False),
-    } | _given(reference)
+    on_record, judged = verdicts
+    material = _names(rubric, question, responses, reference)
+    material |= {"slot": rubric.slot_word, "on_record": on_record, "judged": judged}
     blocks = ["material", block, *(["query"] if may_ask else [])]
     asked = [_block(template, name, material | names) for name in blocks]
     messages = [{"role": "system", "content": _block(template, "system", material)}]

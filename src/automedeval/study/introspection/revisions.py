@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from automedeval.records import DECISIONS, JsonObject, RecordError, option, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
@@ -106,7 +105,7 @@ def apply_rulings(records: Iterable[Record], rulings: Mapping[str, Ruling]) -> N
             record |= UNDECIDED | rulings.get(record["case_id"], {})
 
 
-def write_discussion(folder: Path, records: Sequence[Record], facts: Mapping[str, Any]) -> None:
+def write_discussion(folder: Path, records: Sequence[Record], facts: JsonObject) -> None:
     """Write the records of all mistakes, and the facts of the discussion."""
     write_lines(folder / REVISIONS, records)
     write_json(folder / SUMMARY, facts)
