@@ -31,6 +31,8 @@ from automedeval.rubrics.rubric import TEMPLATES, Rubric
 LONGEST = 20_000_000  # characters that a rubric's template may write
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
+Names = dict[str, Any]  # what a template may use
+
 
 def fenced(text: str) -> str:
     """Put a text between fences that are one tilde longer than its longest run of tildes, so that it cannot close them."""
@@ -59,7 +61,7 @@ def template_fingerprint(name: str) -> str:
     return hashlib.sha256((TEMPLATES / f"{name}.jinja").read_bytes()).hexdigest()[:8]
 
 
-def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
+def _block(template: jinja2.Template, name: str, names: Names) -> str:
     pieces = []
     size = 0
     for piece in template.blocks[name](template.new_context(names)):
@@ -76,7 +78,7 @@ def _names(
     responses: Sequence[str],
     reference: str | None,
     rationale: bool = False,
-) -> dict[str, Any]:
+) -> Names:
     """Return the names that a judge's and a discussion's template have for a case, and for an answer on it.
 
     A template that takes the reference where there is none is an error.
@@ -132,7 +134,7 @@ def chain_messages(
     """
     template = _packaged("completion_chain")
     messages = judge_messages(rubric, question, responses, reference)
-    names: dict[str, Any] = {"answer_form": answer_form(rubric, len(responses), rationale=False)}
+    names: Names = {"answer_form": answer_form(rubric, len(responses), rationale=False)}
     if may_ask:
         messages[-1]["content"] += "\n\n" + _block(template, "query", names)
     for number, (text, passages) in enumerate(asked, 1):
@@ -148,7 +150,7 @@ class Turn:
 
     text: str
     block: str
-    names: dict[str, Any]
+    names: Names
 
 
 def discussion_messages(

@@ -89,8 +89,12 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
     if discussion.agreed_at:
         record["suggestion"] = discussion.suggestion.shown
     if discussion.decision:
-        record |= {"consensus_at": discussion.agreed_at, "decided_by": "consensus"}
-        record |= {"decision": discussion.decision, "when": discussion.pieces[-1]["when"]}
+        record |= {
+            "consensus_at": discussion.agreed_at,
+            "decided_by": "consensus",
+            "decision": discussion.decision,
+            "when": discussion.pieces[-1]["when"],
+        }
     if discussion.revised:
         word = recorded.rubric.slot_word
         revised = reordered(discussion.revised, discussion.order, recorded.order, word)
