@@ -63,6 +63,8 @@ PATTERNS = {"pattern", "unless", "unless_before"}
 FAULTS = (re.error, LookupError, TypeError, ValueError)
 FORMAT = "; automedeval/audit/perturbations.py says how an edit is written"
 
+Names = dict[str, object]  # what a planted text may use beside the text itself
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -99,9 +101,7 @@ class Edit:
     fewest: int = 1
     skip: Mapping[str, re.Pattern] = field(default_factory=dict)
 
-    def apply(
-        self, text: str, names: Mapping[str, object] | None = None, turn: int = 0
-    ) -> list[str]:
+    def apply(self, text: str, names: Names | None = None, turn: int = 0) -> list[str]:
         """Return the changed text, two of `pairs`; none if nothing can be changed. `names` are those of `names_for`.
 
         Patterns and rules read English: they change no text in another language.
@@ -273,7 +273,7 @@ def _compiled(pattern: str) -> re.Pattern:
     return re.compile(pattern, re.I)
 
 
-def fill(template: str, text: str, names: Mapping[str, object] | None = None) -> str:
+def fill(template: str, text: str, names: Names | None = None) -> str:
     """Return a template with a text and other names in their places; it is added to a text that it does not name."""
     planted = string.Template(template)
     listed = "\n".join(f"- {sentence.strip()}" for sentence in sentences_of(text))
@@ -282,7 +282,7 @@ def fill(template: str, text: str, names: Mapping[str, object] | None = None) ->
     return new if names_text else f"{text}\n\n{new}"
 
 
-def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> dict[str, object]:
+def names_for(rubric: Rubric, slots: int, slot: int, question: str) -> Names:
     """Return the names that a planted text may use beside the text itself, of the response in a slot, from 0.
 
     Args:

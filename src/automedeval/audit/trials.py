@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
-from automedeval.audit.perturbations import CLEAN, Edit, Perturbation, names_for
+from automedeval.audit.perturbations import CLEAN, Edit, Names, Perturbation, names_for
 from automedeval.judges.requests import Request
 from automedeval.records import Case, question_text
 from automedeval.rubrics import Rubric
@@ -179,7 +179,7 @@ class _CasePlan:
                 return reason
         return None
 
-    def _names(self, answer: ValuedAnswer) -> dict[str, object]:
+    def _names(self, answer: ValuedAnswer) -> Names:
         request = answer.request
         rubric = self.planner.rubric
         rubric = rubric.about(request.case.criteria) if request.checklist else rubric

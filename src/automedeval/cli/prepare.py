@@ -103,13 +103,13 @@ def main() -> None:
         raise RecordError(f"--output {output}: its cases.jsonl is an input")
     dropped: list[JsonObject] = []
     rows = list(identified(tqdm(rows_of(args), unit="row")))
-    rows = sifted("cases", rows, exclusions(rows), dropped)
+    rows = sifted(rows, exclusions(rows), dropped)
     for row in rows:
         with errors_at(row.place):
             Case.from_dict(row.case.to_dict(), least_responses=0)
     if args.ids:
-        rows = sifted("cases", rows, unnamed(rows, args.ids), dropped)
-    rows = sifted("cases", rows, repeats(rows, args.near_duplicates == "keep"), dropped)
+        rows = sifted(rows, unnamed(rows, args.ids), dropped)
+    rows = sifted(rows, repeats(rows, args.near_duplicates == "keep"), dropped)
     if args.sample is not None and args.sample < len(rows):
         drawn = sorted(random.Random(0).sample(range(len(rows)), args.sample))
         print(f"{len(rows):,} cases → {args.sample:,} drawn")
@@ -130,13 +130,11 @@ def main() -> None:
         print(f"{name}: {output / name}.jsonl, lines: {len(records):,}")
 
 
-def sifted(
-    what: str, rows: list[SourceRow], faults: Faults, dropped: list[JsonObject]
-) -> list[SourceRow]:
+def sifted(rows: list[SourceRow], faults: Faults, dropped: list[JsonObject]) -> list[SourceRow]:
     """Return the rows without a fault; count the others, and add them to `dropped`."""
     dropped += [{"id": row.case.id} | faults[row.case.id] for row in rows if row.case.id in faults]
     reasons = Counter(fault["reason"] for fault in faults.values())
-    print(arithmetic(what, len(rows), reasons))
+    print(arithmetic("cases", len(rows), reasons))
     return [row for row in rows if row.case.id not in faults]
 
 

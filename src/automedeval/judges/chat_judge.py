@@ -206,8 +206,12 @@ class Judge(BaseJudge):
         slots = request.slots
         case = request.case
         reading = read_answer(answer, self.wording, len(slots))
-        values: JsonObject = {"rationale": reading.rationale, "usage": answer.usage}
-        values |= {"raw": answer.text, "truncated": answer.truncated}
+        values: JsonObject = {
+            "rationale": reading.rationale,
+            "usage": answer.usage,
+            "raw": answer.text,
+            "truncated": answer.truncated,
+        }
         count = len(case.responses)
         if reading.scores:
             values["scores"] = by_response(reading.scores, slots, count)

@@ -19,7 +19,7 @@ from automedeval.judges.small import load_small_judge
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
-from automedeval.records import Case, RecordError, option
+from automedeval.records import Case, JsonObject, RecordError, option
 from automedeval.records.command_line import parse
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.published import PACKAGED, rubric_of
@@ -179,7 +179,7 @@ class JudgeSettings(EvidenceArguments):
     rationale: bool = option("ask the judge for a rationale as well; slower", False)
 
 
-def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
+def load_by_settings(values: JsonObject) -> BaseJudge:
     """Load the judge that settings name: those of `JudgeSettings`, `ChatArguments` and `EncoderArguments`.
 
     `config` names a YAML file of them, whose values the others override. RecordError if the judge or its books cannot be

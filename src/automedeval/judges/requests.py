@@ -13,6 +13,8 @@ from typing import Any
 from automedeval.records import Case, RecordError
 from automedeval.rubrics import Rubric
 
+Slots = tuple[int, ...]  # the index of the response in each slot
+
 
 @dataclass(frozen=True)
 class Request:
@@ -24,7 +26,7 @@ class Request:
     """
 
     case: Case
-    slots: tuple[int, ...]
+    slots: Slots
     pair: tuple[str, str] | None = None
     run: int = 0
     rationale: bool | None = None
@@ -133,9 +135,7 @@ def plan_requests(
     return planned()
 
 
-def _groups(
-    case: Case, rubric: Rubric, baseline: str | None, rng: random.Random
-) -> list[tuple[int, ...]]:
+def _groups(case: Case, rubric: Rubric, baseline: str | None, rng: random.Random) -> list[Slots]:
     """Return the responses that are shown together, as indices in the case."""
     chosen = list(range(len(case.responses)))
     if rubric.mode == "pairwise" and baseline is not None:
@@ -154,7 +154,7 @@ def plan_apart(case: Case) -> list[Request]:
     return [Request(case, tuple(range(len(case.responses))))]
 
 
-def _cyclic_groups(indices: list[int], size: int) -> Iterator[tuple[int, ...]]:
+def _cyclic_groups(indices: list[int], size: int) -> Iterator[Slots]:
     """Yield one group per item, so that every item stands in `size` groups, once in each slot.
 
     The offsets are a Golomb ruler as long as the cycle allows: then no two items meet twice more often than they must.
@@ -166,9 +166,7 @@ def _cyclic_groups(indices: list[int], size: int) -> Iterator[tuple[int, ...]]:
         yield tuple(indices[(start + offset) % len(indices)] for offset in offsets)
 
 
-def _arrangements(
-    group: tuple[int, ...], orders: str, rng: random.Random | None
-) -> list[tuple[int, ...]]:
+def _arrangements(group: Slots, orders: str, rng: random.Random | None) -> list[Slots]:
     """Return the orders in which a group is shown; without `rng` the first one is the group's own."""
     if orders == "all":
         return list(permutations(group))

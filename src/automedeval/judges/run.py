@@ -83,7 +83,7 @@ def judge_missing(
 
 def judge_by_file(
     judge: BaseJudge,
-    requests: Requests | Sequence[Request],
+    requests: Requests,
     log: Log,
     done: Collection[tuple],
     file: Path,

@@ -86,7 +86,10 @@ class Scale:
         return 1 / (1 + np.exp(-self.intercept - self.slope * total))
 
 
-def shares_by(scales: Mapping[str, Scale], features: np.ndarray) -> np.ndarray:
+Scales = Mapping[str, Scale]  # by the names of `SCALES`; one may be missing
+
+
+def shares_by(scales: Scales, features: np.ndarray) -> np.ndarray:
     """Return what `Scale.shares` does, each response by the scale for what its case has; of `SCALES` one may be missing."""
     shares = scales["question"].shares(features)
     if "reference" not in scales:  # then references are not read
@@ -104,7 +107,7 @@ class SmallJudge(ApartJudge):
     """
 
     pair_reader: PairReader
-    scales: Mapping[str, Scale]
+    scales: Scales
     rubric: Rubric
     name: str | None = None
     search: Search | None = None
@@ -207,13 +210,11 @@ def load_small_judge(
     return SmallJudge(PairReader(encoder.load(device), folder / ADAPTER), scales, rubric, **options)
 
 
-def write_small_judge(
-    folder: Path, scales: Mapping[str, Scale], encoder: Path, facts: Mapping[str, Any]
-) -> None:
+def write_small_judge(folder: Path, scales: Scales, encoder: Path, facts: JsonObject) -> None:
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
     write_json(folder / "judge.json", {"encoder": named, "scales": _written(scales), **facts})
 
 
-def _written(scales: Mapping[str, Scale]) -> JsonObject:
+def _written(scales: Scales) -> JsonObject:
     return {name: asdict(scale) for name, scale in scales.items()}

@@ -80,32 +80,29 @@ def check_sentences(figures: JsonObject, checked: Checked, evidence: str) -> lis
     )
 
 
-def _with_answers(
-    cases: Sequence[Case], checked: Checked
-) -> Iterator[tuple[CheckedResponse, JsonObject]]:
-    """Yield what was found in each answer, and which answer it is."""
+def _with_answers(cases: Sequence[Case], checked: Checked) -> Iterator[JsonObject]:
+    """Yield which answer each is, with the `numbers` that differ."""
     by_id = {case.id: case for case in cases}
     for response in checked:
         case = by_id[response.case_id]
         index = case.models.index(response.model)
-        answer = {
+        yield {
             "case_id": case.id,
             "row": case.row_of(index),
             "model": response.model,
             "question": question_text(case.question),
             "text": case.responses[index].text,
+            "numbers": response.differs,
         }
-        yield response, answer
 
 
 def marked_answers(cases: Sequence[Case], checked: Checked) -> list[JsonObject]:
     """Return the answers with something to look at, the largest factor first."""
     answers = []
-    for response, answer in _with_answers(cases, checked):
-        if response.differs:
-            places = sorted(response.differs, key=itemgetter("start"))
-            answer["text"] = marked(answer["text"], places)
-            answers.append(answer | {"numbers": response.differs})
+    for answer in _with_answers(cases, checked):
+        if answer["numbers"]:
+            places = sorted(answer["numbers"], key=itemgetter("start"))
+            answers.append(answer | {"text": marked(answer["text"], places)})
     return sorted(answers, key=lambda answer: -answer["numbers"][0]["factor"])
 
 
@@ -170,8 +167,8 @@ def _csv(cases: Sequence[Case], checked: Checked) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for response, answer in _with_answers(cases, checked):
-        for mark in response.differs:
+    for answer in _with_answers(cases, checked):
+        for mark in answer["numbers"]:
             sentence = mark["sentence"]
             passage = mark["passage"]
             cells = answer | mark | {

@@ -4,7 +4,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
@@ -183,9 +183,7 @@ class EncoderArguments:
             return None
 
 
-def next_command(
-    command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any
-) -> str:
+def next_command(command: str, run: JsonObject, takes: Sequence[type], **options: Any) -> str:
     """Return a command to paste that goes on from a run, by the arguments in its record.
 
     The options of the dataclasses `takes` are carried over where the run did not leave them at their defaults. Of the further

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.base import Answer, Rivals
-from automedeval.records import RecordError, parse_json, read_lines
+from automedeval.records import JsonObject, RecordError, parse_json, read_lines
 from automedeval.records.text import shown_address
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
@@ -34,7 +34,7 @@ _NOT_TAKEN = re.compile(
 )
 
 
-def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
+def answer_from_completion(completion: JsonObject) -> Answer:
     """Return the answer in a chat completion, without thoughts before it; UNREADABLE is raised if there is none."""
     if not completion.get("choices"):
         raise ValueError("it has no choices")
@@ -63,7 +63,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     return Answer(error=why, truncated=cut, usage=usage)
 
 
-def token_counts(counts: Mapping[str, Any]) -> dict[str, int]:
+def token_counts(counts: JsonObject) -> dict[str, int]:
     """Return how many tokens a completion counts, by kind; kinds that it does not count are left out."""
     details = counts.get("prompt_tokens_details") or {}
     given = {
@@ -78,7 +78,7 @@ def token_counts(counts: Mapping[str, Any]) -> dict[str, int]:
     return usage
 
 
-def first_alternatives(choice: Mapping[str, Any], text: str) -> Rivals:
+def first_alternatives(choice: JsonObject, text: str) -> Rivals:
     """Return the alternatives of the first token with a letter or digit of a choice's text; none if they are not told."""
     with contextlib.suppress(*UNREADABLE):  # a verdict does not need them
         tokens = (choice.get("logprobs") or {}).get("content") or []
@@ -93,7 +93,7 @@ def first_alternatives(choice: Mapping[str, Any], text: str) -> Rivals:
     return ()
 
 
-def _chances(token: Mapping[str, Any]) -> Rivals:
+def _chances(token: JsonObject) -> Rivals:
     chances: dict[bytes, float] = defaultdict(float)
     for alternative in token.get("top_logprobs") or []:
         chances[_token_bytes(alternative)] += math.exp(min(0.0, alternative["logprob"]))
@@ -102,7 +102,7 @@ def _chances(token: Mapping[str, Any]) -> Rivals:
     return tuple(chances.items())
 
 
-def _token_bytes(token: Mapping[str, Any]) -> bytes:
+def _token_bytes(token: JsonObject) -> bytes:
     return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
 
 
@@ -117,7 +117,7 @@ def batch_answers(path: Path) -> Iterator[tuple[str, Answer | str]]:
         yield record["custom_id"], answer
 
 
-def _batch_answer(record: Mapping[str, Any]) -> Answer | str:
+def _batch_answer(record: JsonObject) -> Answer | str:
     response = record.get("response")
     if not isinstance(response, Mapping):
         response = {"body": response, "status_code": None}

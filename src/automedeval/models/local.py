@@ -330,16 +330,17 @@ class LocalChat(Chat):
             reply.text += literal + value
             reply.spent += len(shared) + len(ids)
 
-    def _chooser(self, batch: Batch) -> Callable[[torch.Tensor], torch.Tensor]:
+    def _choose(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+        """Return a token for each row of logits: the most probable one, or with a temperature a sampled one."""
         if not self.temperature:
-            return partial(torch.argmax, dim=-1)
-        return lambda logits: draw(batch.rows, logits, self.temperature, self.top_k)
+            return logits.argmax(dim=-1)
+        return draw(batch.rows, logits, self.temperature, self.top_k)
 
     def _write(self, batch: Batch, literal: str, free: Free, following: str) -> None:
         """Let every row write a free text behind a literal that is fed (see `write_free`)."""
         for reply, is_bad in zip(batch.rows, batch.logits.isnan().any(dim=1).tolist()):
             reply.is_finite = not is_bad
-        write_free(batch, self._ends, partial(self._stops, free), self._chooser(batch))
+        write_free(batch, self._ends, partial(self._stops, free), partial(self._choose, batch))
         for reply in batch.rows:
             text, reply.tail = self._join(reply, free, following)
             reply.text += literal + text

@@ -1,6 +1,6 @@
 """Prompts to tokens: chat templates, literals and values of an answer, and control tokens inside a text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ from typing import Any
 
 from automedeval.models.base import Ids, Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import RecordError, foreign_errors_at, read_text, whole
+from automedeval.records import JsonObject, RecordError, foreign_errors_at, read_text, whole
 from automedeval.records.extras import install
 
 # Chat templates name their switch so; a model that thinks first would fill an answer's tokens with thoughts.
@@ -181,7 +181,7 @@ def read_template(path: str | None) -> str | None:
     return read_text(Path(path)) if path and path != "none" else None
 
 
-def row_lengths(rows: Sequence[Mapping[str, Any]], encoder: PromptEncoder) -> list[int]:
+def row_lengths(rows: Sequence[JsonObject], encoder: PromptEncoder) -> list[int]:
     """Return each training row's number of tokens, prompt and completion."""
     chats = [row["prompt"] + row["completion"] for row in rows]
     return list(map(len, encoder.encode(chats, answered=True)))

@@ -1,13 +1,12 @@
 """Load the templates of reports, cards and pages."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
 from automedeval.records import text
 from automedeval.records.journal import write_whole
+from automedeval.records.types import JsonObject
 
 _FILTERS = (
     text.cell,
@@ -38,7 +37,7 @@ def environment(room: str, **more: jinja2.BaseLoader) -> jinja2.Environment:
     return made
 
 
-def write_readme(folder: Path, room: str, template: str, facts: Mapping[str, Any]) -> None:
+def write_readme(folder: Path, room: str, template: str, facts: JsonObject) -> None:
     """Write the README.md of a folder by a template of a room."""
     readme = environment(room).get_template(template).render(facts)
     write_whole(folder / "README.md", readme.rstrip() + "\n")

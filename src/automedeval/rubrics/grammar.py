@@ -15,6 +15,7 @@ from math import floor
 from typing import Any
 
 from automedeval.models.base import Free, Part, Slot
+from automedeval.records import JsonObject
 from automedeval.records.patterns import all_filled, filled
 from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics.rubric import Rubric
@@ -82,7 +83,7 @@ def _form(rubric: Rubric, slots: int, rationale: bool) -> str:
 def _json_form(rubric: Rubric, slots: int, rationale: bool) -> str:
     value_key, choices_key, rationale_key = map(rubric.key, ("value", "choices", "rationale"))
     value: Any = {value_key: VALUE} if value_key else VALUE
-    answer: dict[str, Any] = dict.fromkeys(rubric.output_criteria, value)
+    answer: JsonObject = dict.fromkeys(rubric.output_criteria, value)
     if rubric.scores_criteria:
         answer = dict.fromkeys(_slot_names(rubric, slots), answer)
     if choices_key:
@@ -121,7 +122,7 @@ def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
     return _written(reading, rubric)[0]
 
 
-def answer_columns(reading: ParsedAnswer, rubric: Rubric) -> dict[str, Any]:
+def answer_columns(reading: ParsedAnswer, rubric: Rubric) -> JsonObject:
     """Return the columns of a training row that hold this answer: `completion`, and `trained`.
 
     `trained` are the characters that are trained, each with the one behind its last, where the rubric trains values alone.

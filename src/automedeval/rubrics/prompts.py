@@ -31,6 +31,8 @@ from automedeval.rubrics.rubric import TEMPLATES, Rubric
 LONGEST = 20_000_000  # characters that a rubric's template may write
 SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’)\]]*(?=\s|\Z)")
 
+Names = dict[str, Any]  # what a template may use
+
 
 def fenced(text: str) -> str:
     """Put a text between fences that are one tilde longer than its longest run of tildes, so that it cannot close them."""
@@ -59,7 +61,7 @@ def template_fingerprint(name: str) -> str:
     return hashlib.sha256((TEMPLATES / f"{name}.jinja").read_bytes()).hexdigest()[:8]
 
 
-def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
+def _block(template: jinja2.Template, name: str, names: Names) -> str:
     pieces = []
     size = 0
     for piece in template.blocks[name](template.new_context(names)):
@@ -70,9 +72,24 @@ def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
     return whole("".join(pieces).strip())  # a template can write any character
 
 
-def _given(reference: str | None) -> dict[str, str]:
-    """Return the name of the reference, if there is one: a template that takes it where there is none is an error."""
-    return {} if reference is None else {"reference": reference}
+def _names(
+    rubric: Rubric,
+    question: Question,
+    responses: Sequence[str],
+    reference: str | None,
+    rationale: bool = False,
+) -> Names:
+    """Return the names that a judge's and a discussion's template have for a case, and for an answer on it.
+
+    A template that takes the reference where there is none is an error.
+    """
+    names = {
+        "rubric": rubric,
+        "question": question_text(question),
+        "responses": list(responses),
+        "answer_form": answer_form(rubric, len(responses), rationale),
+    }
+    return names if reference is None else names | {"reference": reference}
 
 
 def judge_messages(
@@ -88,13 +105,8 @@ def judge_messages(
     `rationale`: ask for one, if the rubric has it; `passages` of books, if they were looked up, stand before the task.
     RecordError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
     """
-    names = {
-        "rubric": rubric,
-        "question": question_text(question),
-        "responses": list(responses),
-        "rationale": rationale and rubric.rationale,
-        "answer_form": answer_form(rubric, len(responses), rationale),
-    } | _given(reference)
+    names = _names(rubric, question, responses, reference, rationale)
+    names["rationale"] = rationale and rubric.rationale
     with foreign_errors_at(rubric.template):  # a template can make every operation fail
         template = _template(rubric.template_text)
         roles = [role for role in ("system", "user") if role in template.blocks]
@@ -122,7 +134,7 @@ def chain_messages(
     """
     template = _packaged("completion_chain")
     messages = judge_messages(rubric, question, responses, reference)
-    names: dict[str, Any] = {"answer_form": answer_form(rubric, len(responses), rationale=False)}
+    names: Names = {"answer_form": answer_form(rubric, len(responses), rationale=False)}
     if may_ask:
         messages[-1]["content"] += "\n\n" + _block(template, "query", names)
     for number, (text, passages) in enumerate(asked, 1):
@@ -138,7 +150,7 @@ class Turn:
 
     text: str
     block: str
-    names: dict[str, Any]
+    names: Names
 
 
 def discussion_messages(
@@ -158,15 +170,9 @@ def discussion_messages(
     "suggestion" or "review", the message to ask for, with further `names`. A partner that `may_ask` the books is told how.
     """
     template = _packaged("discussion")
-    material = {
-        "rubric": rubric,
-        "slot": rubric.slot_word,
-        "question": question_text(question),
-        "responses": list(responses),
-        "on_record": verdicts[0],
-        "judged": verdicts[1],
-        "answer_form": answer_form(rubric, len(responses), rationale=False),
-    } | _given(reference)
+    on_record, judged = verdicts
+    material = _names(rubric, question, responses, reference)
+    material |= {"slot": rubric.slot_word, "on_record": on_record, "judged": judged}
     blocks = ["material", block, *(["query"] if may_ask else [])]
     asked = [_block(template, name, material | names) for name in blocks]
     messages = [{"role": "system", "content": _block(template, "system", material)}]

@@ -12,6 +12,7 @@ from typing import Any
 
 from automedeval.records import (
     CaseCriterion,
+    JsonObject,
     RecordError,
     digest,
     errors_at,
@@ -132,8 +133,8 @@ class Rubric:
     fingerprint: str
     scale: tuple[int, int] | None
     choices: dict[str, str]
-    output: dict[str, Any]
-    examples: tuple[dict[str, Any], ...]
+    output: JsonObject
+    examples: tuple[JsonObject, ...]
     title: str
     source: str
     anchors: dict[int, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ order.
 from collections.abc import Sequence
 from typing import Any
 
-from automedeval.records import Verdict
+from automedeval.records import JsonObject, Verdict
 from automedeval.records.types import by_response
 from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.rationale import DOCTOR, permute
@@ -26,9 +26,7 @@ def choice_names(models: Sequence[str], order: Sequence[int]) -> dict[str, str]:
     return letters | {"tie": "tie", "neither": "neither"}
 
 
-def as_recorded(
-    answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]
-) -> dict[str, Any]:
+def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]) -> JsonObject:
     """Return the rationale and the scores of a scored answer as a record holds them; `models` are the case's."""
     scores = answer.scores and list(by_response(answer.scores, order, len(models)))
     return {"rationale": answer.rationale, "scores": scores, "choices": None}

@@ -52,7 +52,7 @@ STATISTICS = "statistics.json"
 NEEDED = {"splits": dict, "fingerprint": str, "seed": int, "arithmetic": list}  # in it
 TEST = "test"  # the split that no run trains on
 UNCOUNTED = "rows: no --training is given, so no length was checked"  # a line of the card
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[JsonObject]
 
 
 def without_test(splits: Mapping[str, list[Any]]) -> list[Any]:
@@ -185,7 +185,7 @@ def new_dataset(place: Path) -> Iterator[Path]:
 
 
 def row_faults(
-    rows: Mapping[Any, Mapping[str, Any]], limit: RowLimit | None, rubrics: Mapping[str, Rubric]
+    rows: Mapping[Any, JsonObject], limit: RowLimit | None, rubrics: Mapping[str, Rubric]
 ) -> dict[Any, str]:
     """Return why training cannot use rows, by their keys: one is too long, or its rubric cannot read the completion."""
     lengths = row_lengths(list(rows.values()), limit.encoder) if limit else [0] * len(rows)
@@ -249,7 +249,7 @@ def write_splits(
     }
 
 
-def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
+def write_card(folder: Path, statistics: JsonObject) -> None:
     """Write the data set's card and its statistics, from which alone the card is filled."""
     write_readme(folder, "automedeval.study.dataset", "dataset_card.md.jinja", statistics)
     write_json(folder / "statistics.json", statistics)

@@ -215,7 +215,7 @@ class Discussion:
     def _read_suggestion(self, answer: Answer) -> Suggestion:
         return read_suggestion(answer, self.rubric, self.on_record.scores or ())
 
-    def _read_revision(self, piece: Mapping[str, Any]) -> ParsedAnswer | None:
+    def _read_revision(self, piece: JsonObject) -> ParsedAnswer | None:
         """Return the revised verdict; None if it has no or other points, or lacks a rationale that can be a completion's."""
         slots = len(self.order)
         reading = read_answer(_answer(piece), self.rubric, slots)
@@ -273,7 +273,7 @@ def knowledge(lookup: JsonObject) -> Turn:
     return Turn(lookup["text"], "knowledge", lookup)
 
 
-def _answer(piece: Mapping[str, Any]) -> Answer:
+def _answer(piece: JsonObject) -> Answer:
     """Return the answer that a message in a journal was."""
     return Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
 

@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any
 
 from automedeval.records import DECISIONS, JsonObject, RecordError, digest, errors_at, read_lines
 from automedeval.records.journal import write_lines
@@ -63,7 +62,7 @@ def _queue_line(recorded: Recorded) -> JsonObject:
     return line | {"order": list(recorded.order), "models": recorded.case.models, "digest": seen}
 
 
-def _ruling(line: Mapping[str, Any], recorded: Recorded) -> Ruling | None:
+def _ruling(line: JsonObject, recorded: Recorded) -> Ruling | None:
     """Return the decision of a line; None for no decision."""
     decision = line.get("decision")
     if decision is None:

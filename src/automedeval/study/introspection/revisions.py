@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from automedeval.records import DECISIONS, JsonObject, RecordError, option, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
@@ -90,8 +89,12 @@ def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Re
     if discussion.agreed_at:
         record["suggestion"] = discussion.suggestion.shown
     if discussion.decision:
-        record |= {"consensus_at": discussion.agreed_at, "decided_by": "consensus"}
-        record |= {"decision": discussion.decision, "when": discussion.pieces[-1]["when"]}
+        record |= {
+            "consensus_at": discussion.agreed_at,
+            "decided_by": "consensus",
+            "decision": discussion.decision,
+            "when": discussion.pieces[-1]["when"],
+        }
     if discussion.revised:
         word = recorded.rubric.slot_word
         revised = reordered(discussion.revised, discussion.order, recorded.order, word)
@@ -106,7 +109,7 @@ def apply_rulings(records: Iterable[Record], rulings: Mapping[str, Ruling]) -> N
             record |= UNDECIDED | rulings.get(record["case_id"], {})
 
 
-def write_discussion(folder: Path, records: Sequence[Record], facts: Mapping[str, Any]) -> None:
+def write_discussion(folder: Path, records: Sequence[Record], facts: JsonObject) -> None:
     """Write the records of all mistakes, and the facts of the discussion."""
     write_lines(folder / REVISIONS, records)
     write_json(folder / SUMMARY, facts)

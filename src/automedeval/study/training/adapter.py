@@ -1,6 +1,6 @@
 """Train the adapter of a cross-encoder (LoRA) with sentence-transformers, so that the same command resumes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import PAIR_TOKENS
-from automedeval.records import RecordError, digest, foreign_errors_at
+from automedeval.records import JsonObject, RecordError, digest, foreign_errors_at
 from automedeval.records.run_record import describe_run
 from automedeval.study.training.run import Run, decisive
 from automedeval.study.training.stages import refuse_unused
@@ -26,9 +26,9 @@ def train_adapter(
     arguments: Any,
     training: CrossEncoderTrainingArguments,
     base: Path,
-    rows: list[dict[str, Any]],
+    rows: list[JsonObject],
     loss: Callable[[CrossEncoder], torch.nn.Module],
-    lora: Mapping[str, Any],
+    lora: JsonObject,
     *,
     start: Path | None = None,
 ) -> None:

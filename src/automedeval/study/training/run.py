@@ -7,7 +7,7 @@ and `finished` is true once they are complete. Of a judge's checkpoint `history`
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from automedeval.models.checkpoints import fingerprint, read_record
-from automedeval.records import RecordError, digest
+from automedeval.records import JsonObject, RecordError, digest
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.package_data import packaged
 
@@ -44,12 +44,12 @@ def first_for_all(work: Callable[[], T]) -> T:
     return made
 
 
-def decisive(training: Any) -> dict[str, Any]:
+def decisive(training: Any) -> JsonObject:
     """Return the arguments that determine the weights; the trainer of an encoder has a few of them less than TRL's."""
     return {name: getattr(training, name) for name in DECISIVE if hasattr(training, name)}
 
 
-def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) -> dict[str, Any]:
+def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path) -> JsonObject:
     """Return what determines the weights of a run: TRL's arguments, the adapter, the rows, the start, and the launcher."""
     encoded = [rows["input_ids"][:], rows["completion_mask"][:]]
     return decisive(training) | {
@@ -76,7 +76,7 @@ class Run(TrainerCallback):
     has no word for is its text. RecordError if the folder holds another run.
     """
 
-    def __init__(self, output: Path, record: dict[str, Any]):
+    def __init__(self, output: Path, record: JsonObject):
         self.output = output
         text = json.dumps(
             record, default=lambda value: sorted(value) if isinstance(value, set) else str(value)
@@ -141,7 +141,7 @@ class Run(TrainerCallback):
             self._write({"finished": False, **self.record})
         return before["finished"]
 
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def _write(self, record: JsonObject) -> None:
         write_json(self.output / "training/record.json", record)
 
     def _remove_checkpoints(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from automedeval.models.checkpoints import ADAPTER, Stage, base_of
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, errors_at, foreign_errors_at, read_json
+from automedeval.records import JsonObject, RecordError, errors_at, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.package_data import packaged
 from automedeval.study.dataset.folder import (
@@ -31,7 +31,7 @@ def refuse_unused(arguments: Mapping[str, Any]) -> None:
             raise RecordError(f"{name}: {why}")
 
 
-def read_rows(dataset: str | None, split: str) -> tuple[Any, dict[str, Any]]:
+def read_rows(dataset: str | None, split: str) -> tuple[Any, JsonObject]:
     """Return the rows of a split as a `datasets.Dataset`, and the data set's statistics.json.
 
     `split` is as `datasets` writes it: several are joined by "+", and a part of one is stage1[:50%]. RecordError without a data
@@ -137,7 +137,7 @@ def tokenize(
 
 
 def stage_of(
-    rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], training: Any
+    rows: Any, dataset: str, splits: Sequence[str], statistics: JsonObject, training: Any
 ) -> Stage:
     """Return the record of a stage that trains on these tokenized rows."""
     tokens = trained = sum(map(len, rows["input_ids"]))
@@ -168,7 +168,7 @@ def check_start(
     history: Sequence[Stage],
     dataset: str,
     splits: Sequence[str],
-    statistics: Mapping[str, Any],
+    statistics: JsonObject,
 ) -> None:
     """Check that a stage starts from the right checkpoint; raise RecordError if `model` is that of another stage.
 
