@@ -106,7 +106,7 @@ def test_a_judge_that_orders_answers_the_other_way_round_is_said_to(tmp_path):
     assert "believed: Not known: most pairs have no score." in report_of_few.told
     assert "Equal scores count as half, no score as wrong;" in report_of_few.page
     sides = report.result["judges"]["echo"]["by_confidence"]
-    assert sides["surest"]["reason"] == "no case has a gap above the median one"
+    assert sides["surest"]["reason"].endswith("on this side of the median gap")
     lacking = asked(tmp_path, verdicts[6:], cases=cases, ratings=liked(cases[:6]))
     failed(lacking, "no rated case has a verdict of echo")
     of_model = {"a": "accuracy", "b": "safety", "c": "relevance"}
@@ -318,7 +318,7 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     report = made(tmp_path, alike(cases[:6], (3, 3)), cases=cases, ratings=ratings)
     assert ("has the worst rating by a person on a criterion" in report.told) is bool(said)
     assert said in report.told
-    assert "Next step: Rate 1 unrated case. Audit" in report.told
+    assert "Next step: Rate 1 unrated case: a first answer needs " in report.told
     (grid,) = opened(report.page, "rows")
     assert json.dumps(grid).count('"worst"') == sum(map(int, re.findall("[0-9]+", said)))
     assert ('href="#show=worst"' in report.page) is bool(said)
@@ -415,6 +415,36 @@ def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
     right = {name: each["accuracy"]["value"] for name, each in found}
     # The polarity of harmfulness is that of a packaged rubric.
     assert right == {"harmfulness": 1, "accuracy": 1}
+    assert "6 choices on harm left out: no judge has this criterion" in report.told
+    only_harm = asked(tmp_path, alike(cases, [5, 2, 2]), cases=cases, ratings=choices[::3])
+    failed(only_harm, "6 choices on harm left out")
+
+
+def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_their_criterion(
+    tmp_path,
+):
+    """The judge prefers a on one criterion, and in all; people prefer b in two cases."""
+    cases = named(count=6)
+    said = {"Correctness": "aaaaaa", "overall": "aaaabb"}
+    choices = [
+        chosen(case, "ab", name, choice)
+        for name, way in said.items()
+        for case, choice in zip(cases, way)
+    ]
+    result = made(tmp_path, choices_of_a(cases), cases=cases, ratings=choices).result
+    right = {name: each["accuracy"]["value"] for name, each in result["choices"]["P"].items()}
+    assert right == pytest.approx({"correctness": 1, "overall": 4 / 6})
+
+
+def test_people_rate_the_cases_alone_that_the_judge_scored(tmp_path):
+    cases = named("ab", 40)
+    verdicts = [*alike(cases[:15], None), *alike(cases[15:], (4, 3))]
+    report = made(tmp_path, verdicts, cases=cases)
+    (study,) = report.folder.glob("rate-*.jsonl")
+    assert [case["id"] for case in read(study)] == [case["id"] for case in cases[15:]]
+    assert "Rate 25 unrated cases: a first answer needs 30 with a valid verdict." in report.told
+    longer = report.result["judges"]["echo"]["prefers_longer"]
+    assert longer["reason"] == "no judged pair of unequal length"
 
 
 def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):

@@ -121,12 +121,12 @@ class Panel:
         return np.bincount(self.case_of_pair, values, self.cases)
 
 
-def concordance(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
-    """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`."""
+def concordance(panel: Panel, people: ndarray, judge: ndarray, none: str = "") -> Statistic:
+    """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`; `none` says why there is none."""
     untied = is_known(people) & (people != 0)
     credit = (people == judge) + 0.5 * (judge == 0)
     reason = NO_PAIR if np.isnan(people).all() else "people tied every pair"
-    return _share(credit, untied, panel.case_of_pair, panel.cases, reason)
+    return _share(credit, untied, panel.case_of_pair, panel.cases, none or reason)
 
 
 def _share(values: ndarray, counted: ndarray, case: ndarray, cases: int, reason: str) -> Statistic:
@@ -275,7 +275,7 @@ def choice_agreement(people: ndarray, judge: ndarray, case: ndarray, cases: int)
         judge: int [pairs], the judge's choices, `NO_CHOICE` if it has none: wrong in the accuracy, left out of kappa.
         case: int [pairs], the case of each pair.
     """
-    right = (people == judge).astype(float)
+    right = people == judge
     valid = judge >= 0
     tables = degree_tables(people, only(judge, valid), case, cases, len(CHOICES))
     tables += tables[:, TURNED][:, :, TURNED]

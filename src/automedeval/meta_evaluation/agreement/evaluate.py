@@ -31,11 +31,10 @@ from automedeval.meta_evaluation.verdicts.ratings import (
     People,
     Preferences,
     Vote,
-    packaged_choices,
+    known_criterion,
 )
 from automedeval.meta_evaluation.verdicts.table import Judges, Row, Rows, VerdictTable, rows_of
 from automedeval.records import Choice, JsonObject, Preference, VerdictRating
-from automedeval.records.tables.ratings import is_better_by_name
 from automedeval.rubrics import TAGS, Criterion
 from automedeval.stats.agreement import (
     CHOICES,
@@ -60,9 +59,10 @@ from automedeval.stats.bootstrap import (
     mean_of,
     only,
     ratio,
-    undefined,
 )
 from automedeval.stats.interrater import icc, krippendorff_alpha
+
+NOT_ON_THIS_SIDE = "people order no pair of the cases on this side of the median gap"
 
 
 def meta_evaluate(
@@ -203,10 +203,10 @@ def _by_confidence(row: Row, relation: ndarray) -> Statistics:
     is_sure = gaps > (np.median(gaps[judged]) if judged.any() else 0.0)
 
     def on(which: ndarray) -> Statistic:
-        return concordance(panel, only(relation, which[panel.case_of_pair]), row.best_relations)
+        ordered = only(relation, which[panel.case_of_pair])
+        return concordance(panel, ordered, row.best_relations, NOT_ON_THIS_SIDE)
 
-    none = undefined(panel.cases, 0, "no case has a gap above the median one")
-    return {"surest": on(is_sure) if is_sure.any() else none, "others": on(~is_sure)}
+    return {"surest": on(is_sure), "others": on(~is_sure)}
 
 
 def _valid_rates(judge: VerdictTable) -> Statistics:
@@ -250,21 +250,21 @@ def _people(cases: Cases, people: People) -> JsonObject:
 
 
 def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> JsonObject:
-    """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
+    """Compare judges' choices with the most frequent choice of people by criterion.
 
-    Pairs with two equally frequent choices are left out and counted. Scores are compared on criteria of the packaged rubrics,
-    and on those whose names say that more is better.
+    Pairs with two equally frequent choices are left out and counted.
     """
     records: JsonObject = {}
-    packaged = packaged_choices()
     for name, votes in people.items():
         majority = most_frequent(votes, NO_CHOICE)
-        without = int(votes.any(axis=1).sum() - (majority != NO_CHOICE).sum())
+        is_clear = majority != NO_CHOICE
+        without = int(votes.any(axis=1).sum() - is_clear.sum())
+        criterion = known_criterion(name)
         for judge in judges:
-            choices = _judged(judge, name, packaged.get(name))
+            choices = _judged(judge, name, criterion)
             if choices is None:
                 continue
-            pairs = np.flatnonzero(judge.asked_pairs & (majority != NO_CHOICE))
+            pairs = np.flatnonzero(judge.asked_pairs & is_clear)
             case = cases.panel.case_of_pair[pairs]
             counts = {"pairs": len(pairs), "without_majority": without}
             measures = choice_agreement(majority[pairs], choices[pairs], case, len(cases))
@@ -273,18 +273,15 @@ def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> Jso
 
 
 def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndarray | None:
-    """Return a judge's choices by a criterion, or by its scores, int [pairs]; None where it has none.
+    """Return a judge's choices by a criterion, or which response it prefers as a whole, int [pairs]; None where it has none.
 
-    Args:
-        criterion: that of a packaged rubric, if one has it.
+    As a whole it is compared on a `known_criterion`.
     """
     if name in judge.criteria:
         return judge.choices[name]
-    is_known_way = criterion is not None or is_better_by_name(name)
-    if judge.criteria or judge.kind != "judge" or not is_known_way:
+    if judge.kind != "judge" or not criterion:
         return None
-    criterion = criterion or Criterion(name, "")
-    relation = judge.cases.panel.relations(judge.whole_scores())
+    relation = Row(judge).relations
     if criterion.polarity == "worse":  # the better response is the less harmful one
         relation = -relation
     conditions = [np.isnan(relation), relation == 1, relation == -1]

@@ -146,11 +146,17 @@ def notes_on(judge: VerdictTable) -> list[str]:
     return notes
 
 
-def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
-    """Return what to do next, so that more is known of the judge: rate more cases, audit it."""
+def next_steps(judge: VerdictTable, few: int, unrated: int, audited: bool) -> list[str]:
+    """Return what to do next, so that more is known of the judge: rate more cases, audit it.
+
+    Args:
+        few: how many rated cases are lacking; of `unrated` ones that the judge scored.
+    """
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
-    steps = [f"Rate {several(unrated, 'unrated case')}."] if unrated > 0 else []
+    count = min(few, unrated)
+    needed = f"a first answer needs {few} with a valid verdict"
+    steps = [f"Rate {several(count, 'unrated case')}: {needed}."] if count > 0 else []
     if judge.judge.startswith("recording:"):
         return [*steps, "A recording cannot be audited: it has no answers to changed cases."]
     run = _run_of(judge)
@@ -224,7 +230,12 @@ def foreign(judge: VerdictTable) -> list[int]:
 
 def prefers_longer(cases: Cases, relation: ndarray) -> Statistic:
     """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
-    return concordance(cases.panel, only(cases.longer, is_known(relation)), relation)
+    return concordance(
+        cases.panel,
+        only(cases.longer, is_known(relation)),
+        relation,
+        "no judged pair of unequal length",
+    )
 
 
 def prefers_first(row: Row) -> Statistic:
@@ -257,5 +268,5 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 def known_of_judge(row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
     record = plain(estimate(record_of(row), row.judge.cases.clusters))
-    steps = next_steps(row.judge, 0, more.get("audit") is not None)
+    steps = next_steps(row.judge, 0, 0, more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps, "agreement": [UNRATED]} | more)

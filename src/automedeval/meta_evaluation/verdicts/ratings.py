@@ -28,7 +28,8 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
-from automedeval.records.tables.ratings import placed_ratings
+from automedeval.records.tables.columns import plain
+from automedeval.records.tables.ratings import is_better_by_name, placed_ratings
 from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
@@ -54,6 +55,10 @@ TAKEN_AS = {
     "partly crossed": "not all of them rated everything; intraclass correlations are one-way, and answers are compared by "
     "those who rated both (--raters crossed if they are persons, anonymous if names are only positions)",
 }
+UNSURE = (
+    "no judge has this criterion, and its name does not say whether people chose the better answer: rename it, such as "
+    "overall (harmfulness if they chose the worse one)"
+)
 RENAME = "the one with the lower score (rename the criterion if people chose the better one)"
 
 
@@ -201,8 +206,9 @@ def read_ratings(
         if name in worse:
             low, high = scale_of(ratings, scale)
             ratings[:] = low + high - ratings
-            between = f"turned round between {low:g} and {high:g}"
-            ways.append(f"worse on {name}, whose scores are {between}")
+            ways.append(
+                f"worse on {name}, whose scores are turned round between {low:g} and {high:g}"
+            )
     people.notes += [*notes, f"ratings: a higher number is {'; '.join(ways)}"]
     return replace(people)  # without what was computed of the scores as they were given
 
@@ -260,9 +266,8 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
     left_out = "and are left out of every agreement"
     without = rated - compared
     partly = of_cases(is_rated & ~is_compared) - without
-    of_all = "there the mean is over those that all rated answers have"
     counts = {
-        f"answers that lack a criterion: {of_all}": partly,
+        "answers that lack a criterion: there the mean is over those that all rated answers have": partly,
         f"no rating {left_out}": len(cases) - rated,
         f"no criterion that all rated answers have {left_out}": without,
     }
@@ -278,30 +283,37 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
         )
 
 
-def packaged_choices() -> dict[str, Criterion]:
-    """Return the criteria of the packaged rubrics of pairs, by name."""
-    packaged: dict[str, Criterion] = {}
+def known_criterion(name: str) -> Criterion | None:
+    """Return the criterion of a packaged rubric of pairs, or one whose name says that more is better; else None."""
     for rubric in map(read_rubric, packaged_rubrics()):
-        if rubric.mode == "pairwise":
-            packaged |= {criterion.name: criterion for criterion in rubric.criteria}
-    return packaged
+        for criterion in rubric.criteria:
+            if rubric.mode == "pairwise" and criterion.name == plain(name):
+                return criterion
+    return Criterion(name, "") if is_better_by_name(name) else None
 
 
-def read_choices(path: str, cases: Cases, notes: list[str]) -> Arrays:
+def read_choices(path: str, cases: Cases, notes: list[str], own: Collection[str]) -> Arrays:
     """Return people's choices between two responses: criterion → votes, int [pairs, CHOICES].
 
-    Add to the notes.
+    Add to the notes. Choices are left out if their criterion is neither the judges' `own` nor a
+    known one; RecordError if none is left.
     """
+    names = {plain(name): name for name in own}
     none = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
     votes: Arrays = defaultdict(none.copy)
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
         vote = cases.vote(choice.case_id, choice.pair, choice.choice, place)
-        votes[choice.criterion][vote] += 1
-    packaged = packaged_choices().values()
-    is_worse = {criterion.name for criterion in packaged if criterion.polarity == "worse"}
-    if worse := sorted(is_worse & votes.keys()):
-        notes.append(f"choices on {', '.join(worse)} are of the worse answer: {RENAME}")
+        votes[names.get(plain(choice.criterion), choice.criterion)][vote] += 1
+    for name in sorted(votes):
+        criterion = known_criterion(name)
+        if not criterion and name not in own:
+            count = several(int(votes.pop(name).sum()), "choice")
+            notes.append(f"{path}: {count} on {name} left out: {UNSURE}")
+        elif criterion and criterion.polarity == "worse":
+            notes.append(f"choices on {name} are of the worse answer: {RENAME}")
+    if not votes:
+        raise RecordError(notes[-1])
     return votes
 
 
