@@ -122,7 +122,10 @@ class Panel:
 
 
 def concordance(panel: Panel, people: ndarray, judge: ndarray, none: str = "") -> Statistic:
-    """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`; `none` says why there is none."""
+    """Return the concordance of a judge's relations [pairs] with people's, see `accuracies`.
+
+    `none` says why there is none.
+    """
     untied = is_known(people) & (people != 0)
     credit = (people == judge) + 0.5 * (judge == 0)
     reason = NO_PAIR if np.isnan(people).all() else "people tied every pair"

@@ -176,7 +176,7 @@ def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarra
 
 
 def _shared(there: ndarray, case: ndarray) -> ndarray:
-    """Return whether every response of the case that has any criterion has this one, of each rater if `there` has them.
+    """Return whether all responses of the case with any criterion have this one, of each rater too.
 
     `there` is bool [criteria, responses] or [criteria, responses, raters], and so is the result.
     """
@@ -284,7 +284,7 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
 
 
 def known_criterion(name: str) -> Criterion | None:
-    """Return the criterion of a packaged rubric of pairs, or one whose name says that more is better; else None."""
+    """Return the criterion of a rubric of pairs, or one whose name says that more is better."""
     for rubric in map(read_rubric, packaged_rubrics()):
         for criterion in rubric.criteria:
             if rubric.mode == "pairwise" and criterion.name == plain(name):
