@@ -62,8 +62,8 @@ Statistics = dict[str, Statistic]
 class Estimate:
     """A figure with its interval; `value` is None if it is undefined, and `reason` says why.
 
-    `chance` is the upper end of what chance alone would give, of figures that it makes larger. `p` is the two-sided p-value of
-    the hypothesis that a mean without bounds is 0, by Student's t as its interval.
+    `chance` is the upper end of what chance alone would give, of figures that it makes larger.
+    `p` is two-sided, of a mean without bounds that is compared with 0, by Student's t as its interval.
     """
 
     value: float | None

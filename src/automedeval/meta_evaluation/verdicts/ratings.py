@@ -56,8 +56,8 @@ TAKEN_AS = {
     "those who rated both (--raters crossed if they are persons, anonymous if names are only positions)",
 }
 UNSURE = (
-    "no judge has this criterion, and its name does not say whether people chose the better answer: rename it, such as "
-    "overall (harmfulness if they chose the worse one)"
+    "no judge has this criterion, and its name does not say whether people chose the better "
+    "answer: rename it, such as overall (harmfulness if they chose the worse one)"
 )
 RENAME = "the one with the lower score (rename the criterion if people chose the better one)"
 
@@ -139,9 +139,10 @@ class People:
     def leave_one_out(self) -> tuple[Panel, list[ndarray], list[ndarray]] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
-        Both are means over the same criteria. Of two responses these are the ones on which the rater and another one rated
-        both; of one response those on which he and another rated each response of the case that he and another rated. Where
-        a name is a position only, the relations are those of the scores, as in `gaps`.
+        Both are means over the same criteria. Of two responses these are the ones on which the
+        rater and another one rated both; of one response those on which he and another rated each
+        response of the case that he and another rated. Where a name is a position only, the
+        relations are those of the scores, as in `gaps`.
 
         Returns:
             The panel once for each rater; the relations by the others and by the rater, float [pairs]; and their scores, float
