@@ -12,7 +12,7 @@ from doubles.endpoint import EndpointDouble, good_answer, prompt_of
 from doubles.perturbations import some_of
 from factories import case_of as record_of
 from factories import read_json, verdict_of
-from programs import flags, run_command, succeeded
+from programs import flags, module_fixture, run_command, succeeded
 from tables import each_row
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
@@ -128,7 +128,7 @@ def graded(body: dict, takes_off: int = 1) -> dict:
     return good_answer(body, 4 - takes_off if is_hit else 4)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def audits(tmp_path_factory) -> dict[str, tuple[Any, Path]]:
     """Return what the command ended with, and its folder, for a judge that is biased and for one that is not."""
     folder = tmp_path_factory.mktemp("patients")

@@ -30,6 +30,7 @@ from programs import (
     TWO_PROCESSES,
     failed,
     flags,
+    module_fixture,
     needs_encoder,
     on,
     processes_of,
@@ -237,7 +238,7 @@ def cases_of(count: int) -> list[dict]:
     return cases
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def run(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cases")
     many = write(folder / "many.jsonl", cases_of(24))

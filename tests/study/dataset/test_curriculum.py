@@ -8,7 +8,7 @@ import pytest
 from factories import write_yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import ROOT
+from programs import ROOT, module_fixture
 from tables import each_row, refused, rows_of
 
 from automedeval.records import RecordError
@@ -27,7 +27,7 @@ def plan_of(folder: Path, content: dict) -> Plan:
     return read_plan(file)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def simple(tmp_path_factory) -> Plan:
     return plan_of(tmp_path_factory.mktemp("plan"), SIMPLE)
 

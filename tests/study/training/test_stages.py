@@ -19,7 +19,7 @@ from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from factories import read_yaml, write_json
 from jinja2 import TemplateError
-from programs import ROOT, failed, run_recipe
+from programs import ROOT, failed, module_fixture, run_recipe
 from tables import each_row, rows_of
 from torch.optim import SGD
 from transformers import AutoTokenizer, get_scheduler
@@ -59,7 +59,7 @@ def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case
     return {"prompt": prompt, "completion": [answered], "case_id": case}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def encoder(tiny_model) -> PromptEncoder:
     return PromptEncoder.from_checkpoint(str(tiny_model))
 
