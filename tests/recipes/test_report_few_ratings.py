@@ -20,7 +20,7 @@ from doubles.agreement_study import (
 )
 from scipy.stats import binomtest, ttest_1samp
 from statsmodels.stats.multitest import multipletests
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.prediction_powered import prediction_powered
@@ -70,10 +70,7 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
     assert "few_ratings" not in of_all.result
 
 
-@pytest.mark.parametrize(
-    ("shift", "said"),
-    [(1.0, "a is rated higher than b: 0.9"), (0.1, "a is not clearly different from b: ")],
-)
+@each_row("shift, said")
 def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift, said):
     """Beside `prediction_powered` of arrays that are drawn here, two cases a cluster; three verdicts are invalid."""
     draw = np.random.default_rng(0)

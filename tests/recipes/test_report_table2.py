@@ -178,7 +178,7 @@ def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge, reported,
         assert mean["low"] < mean["value"] < mean["high"]
 
 
-@pytest.mark.parametrize("judge", ["ours", "base", "lazy"])
+@each_row("judge")
 def test_rationales_are_compared_run_by_run(judge, reported, study):
     teacher = defaultdict(list)
     by_run = defaultdict(list)
@@ -204,7 +204,7 @@ def test_rationales_are_compared_run_by_run(judge, reported, study):
         assert cell["sd"] == pytest.approx(stdev(of_metric))
 
 
-@pytest.mark.parametrize("judge", ["gpt", "base", "lazy"])
+@each_row("judge")
 def test_differences_are_of_the_same_responses_and_cases(judge, reported, loops):
     runs = runs_of(loops, judge)
     others = runs_of(loops, "ours")

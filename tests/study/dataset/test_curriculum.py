@@ -122,7 +122,7 @@ def test_a_share_is_rounded_down_and_exact(take, there, number):
     assert len(read_plan(PAPER).first(part, there, ["case"] * there)) == number
 
 
-@pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
+@each_row("study")
 def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study):
     folder = ROOT / "recipes/runs" / study
     plan = read_plan(folder / "plan.yaml")
