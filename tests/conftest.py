@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from doubles import clean_machine
 from doubles.tiny_model import build_tiny_model
-from programs import needs_encoder, needs_judge
+from programs import module_fixture, needs_encoder, needs_judge
 
 # Minutes each: the others run beside them, and no process is left alone with one of them at the end.
 LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py", "models/test_vllm.py")
@@ -78,7 +78,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return clean_machine.build(tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def browser() -> Iterator[Any]:
     from doubles.grid_reader import (
         started_browser,

@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "src/automedeval/sample"
 ENCODER = ROOT / "models/all-MiniLM-L6-v2"
 JUDGE = ROOT / "models/SmolLM2-135M-Instruct"
+module_fixture = pytest.fixture(scope="module")  # made once for all tests of a file
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}  # options of a tiny judge
 needs_encoder = pytest.mark.skipif(
     not ENCODER.is_dir(), reason=f"{ENCODER} is not there: `make test` gets it"

@@ -3,15 +3,14 @@
 import shutil
 from pathlib import Path
 
-import pytest
 from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
 from factories import read
-from programs import succeeded
+from programs import module_fixture, succeeded
 from tables import each_row, refused
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def round_1(tmp_path_factory):
     """Leave two cases to the jury: one that was discussed, one that could not be read; a third is agreed on."""
     lessons = Lessons(tmp_path_factory.mktemp("round"))

@@ -9,7 +9,7 @@ import pytest
 from doubles.introspection_study import case_of, verdict_of
 from doubles.small_study import write_lines
 from factories import read_yaml, write_yaml
-from programs import ROOT
+from programs import ROOT, module_fixture
 
 from automedeval.annotation.study import read_study
 
@@ -25,7 +25,7 @@ def settings(name: str) -> dict:
     return read_yaml(ROOT / PAPER / f"{name}.yaml")
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def place(tmp_path_factory) -> Path:
     """Write cases and verdicts in the paper's numbers, where the files of the study name them."""
     folder = tmp_path_factory.mktemp("paper")

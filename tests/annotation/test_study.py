@@ -1,6 +1,5 @@
 """A study's file: what it asks whom, in which order; and one readable line for everything that can be wrong with it."""
 
-import pytest
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import PHYSICIANS, a_study, write_lines, write_study
 from factories import read_yaml, write_yaml
@@ -59,7 +58,7 @@ def test_defaults_and_plans(tmp_path):
     assert needed(study) == [1] * 4, "one chief is all chiefs"
 
 
-@pytest.mark.parametrize("rationale", [None, "", " \n"])
+@each_row("rationale")
 def test_an_invalid_verdict_is_not_asked_about_and_its_case_is(tmp_path, rationale):
     write_study(tmp_path)
     verdicts = [verdict_by_x(number) for number in (0, 1, 2, 3, 77)]

@@ -6,7 +6,16 @@ import pytest
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from factories import read_json, verdicts_in, write
-from programs import TWO_PROCESSES, failed, flags, processes_of, run_command, run_recipe, succeeded
+from programs import (
+    TWO_PROCESSES,
+    failed,
+    flags,
+    module_fixture,
+    processes_of,
+    run_command,
+    run_recipe,
+    succeeded,
+)
 from tables import rows_of
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
@@ -18,12 +27,12 @@ PERTURBATIONS = read_perturbations(packaged=PACKAGED)
 PLANTED = [each.name for each in PERTURBATIONS if each.changes == "worst answer"]
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def cases(tmp_path_factory) -> Path:
     return write(tmp_path_factory.mktemp("criteria") / "cases.jsonl", CASES)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def audited(cases, tmp_path_factory) -> tuple[Path, dict]:
     """Audit the gullible grader; return the folder, and its rows by name."""
     folder = tmp_path_factory.mktemp("audits") / "grader"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from doubles.agreement_study import value_of
 from factories import MODELS, case_of, verdict_of
+from programs import module_fixture
 from tables import each_row, rows_of
 
 from automedeval.audit.outcomes import CriteriaReader, ScoreReader
@@ -162,7 +163,7 @@ def says(*met: bool | None, place: int = 0) -> Verdict:
     return Verdict(CASE.id, "j", "checklist@1", (place,), valid=True, checklist=checklist)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def criteria():
     """Return a reader of a case with criteria of 5, 3 and -4 points, and its answer."""
     case = case_of(0, ["m", "n"], criteria=ROWS["criteria of the case"])

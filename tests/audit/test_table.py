@@ -10,9 +10,9 @@ import scipy
 from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer, prompt_of
 from doubles.perturbations import some_of
+from factories import Json, read_json, verdict_of
 from factories import case_of as record_of
-from factories import read_json, verdict_of
-from programs import flags, run_command, succeeded
+from programs import flags, module_fixture, run_command, succeeded
 from tables import each_row
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
@@ -72,7 +72,7 @@ EDITS = [Edit(kind, kind, texts=[["$text"]]) for kind in KINDS]
 PATIENT = Perturbation("patient", "question", "keep the order", shift=0.1, edits=EDITS)
 
 
-def simulated(bias: float, rng: np.random.Generator) -> dict[str, Any]:
+def simulated(bias: float, rng: np.random.Generator) -> Json:
     """Return the row of a judge that noise moves, and on the first thing a bias; the control is no test."""
     outcomes = []
     for kind in (*KINDS, "control"):
@@ -128,7 +128,7 @@ def graded(body: dict, takes_off: int = 1) -> dict:
     return good_answer(body, 4 - takes_off if is_hit else 4)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def audits(tmp_path_factory) -> dict[str, tuple[Any, Path]]:
     """Return what the command ended with, and its folder, for a judge that is biased and for one that is not."""
     folder = tmp_path_factory.mktemp("patients")
@@ -143,7 +143,7 @@ def audits(tmp_path_factory) -> dict[str, tuple[Any, Path]]:
     return done
 
 
-def row_of(folder: Path) -> dict[str, Any]:
+def row_of(folder: Path) -> Json:
     rows = read_json(folder / "audit.json")["perturbations"]
     return {row["name"]: row for row in rows}["patient"]
 

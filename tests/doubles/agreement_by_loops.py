@@ -16,6 +16,7 @@ from statistics import median, multimode
 from typing import Any
 
 import numpy as np
+from factories import Json
 from scipy.stats import pearsonr, spearmanr
 
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
@@ -229,7 +230,7 @@ class Loops:
         number = self.number_of(verdict)
         return [(number, place) for place in verdict["order"]]
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Json:
         content = {
             "cases": self.counts(),
             "judges": {row.name: self.judge(row) for row in self.rows},
@@ -253,7 +254,7 @@ class Loops:
             counts["tied_pairs"] = relations[0]
         return counts
 
-    def judge(self, row: "Row") -> dict[str, Any]:
+    def judge(self, row: "Row") -> Json:
         units = row.units()
         errors = Counter()
         for verdict in row.verdicts:
@@ -306,7 +307,7 @@ class Loops:
         """Return response → (score of people, score of the judge)."""
         return {place: (self.people.get(place), scores.get(place)) for place in row.asked}
 
-    def measures(self, row: "Row") -> dict[str, Any]:
+    def measures(self, row: "Row") -> Json:
         """Return the measures of a row from its own scores or choices, else from its expected scores."""
         measures = accuracies(self.beside(row, row.relations))
         measures |= dict.fromkeys(CORRELATIONS, UNDEFINED)
@@ -320,7 +321,7 @@ class Loops:
         judged = row.relations if row.expected is None else self.ordered(row.expected)
         return self.beside(row, judged)
 
-    def agreement(self, row: "Row") -> dict[str, Any]:
+    def agreement(self, row: "Row") -> Json:
         record = self.measures(row)
         runs = []
         for run in row.runs():
@@ -405,7 +406,7 @@ class Loops:
             relations[pair] = relation(mean(gaps), 0)
         return relations
 
-    def of_people(self) -> dict[str, Any]:
+    def of_people(self) -> Json:
         """Return the agreement of one rater with the mean of the others, of anonymous raters by the scores of responses."""
         if len(self.annotators) < 2:
             return {}

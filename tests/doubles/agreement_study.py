@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
-from factories import read, read_json, write
+from factories import Json, read, read_json, write
 from programs import SAMPLE, flags, run_command, succeeded
 
 from automedeval.stats.bootstrap import Statistic, estimate
@@ -127,7 +127,7 @@ class Report:
         return read_json(self.folder / f"{name}.json")
 
     @property
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Json:
         return self.json()
 
     @property

@@ -8,9 +8,9 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from doubles.hub import READER, HubDouble
+from factories import Json
 from programs import ROOT
 
 # Run with -I and -S: neither the checkout, nor the folder that it runs in, nor what an editable installation put on the path is
@@ -68,9 +68,7 @@ def unpack(wheel: Path, folder: Path) -> list[str]:
     ]
 
 
-def load_back(
-    hub: HubDouble, installed: list[str], home: Path, models: tuple[Path, Path]
-) -> dict[str, Any]:
+def load_back(hub: HubDouble, installed: list[str], home: Path, models: tuple[Path, Path]) -> Json:
     """Load org/judge, org/instructions and org/rationale_score from the Hub in a process that has an empty home.
 
     Args:

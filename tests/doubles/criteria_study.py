@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from doubles.agreement_study import case_of, write
+from factories import Json
 
 POINTS = (5, 3, -2)
 CRITERIA = [
@@ -14,12 +15,12 @@ CRITERIA = [
 ANNOTATORS = ("d1", "d2", "d3")
 
 
-def label_of(case: dict, model: str, criterion: dict, annotator: str, label: str) -> dict[str, Any]:
+def label_of(case: dict, model: str, criterion: dict, annotator: str, label: str) -> Json:
     about = {"case_id": case["id"], "model": model, "criterion": criterion["criterion"]}
     return about | {"annotator": annotator, "label": label}
 
 
-def verdict_by(case: dict, slot: int, met: list, chances: list, **more: Any) -> dict[str, Any]:
+def verdict_by(case: dict, slot: int, met: list, chances: list, **more: Any) -> Json:
     """Return a verdict on which criteria one response of a case meets, and the chances of it."""
     record = {"case_id": case["id"], "judge": "j", "rubric": "checklist@1", "order": [slot]}
     record |= {"valid": True, "scores": None}

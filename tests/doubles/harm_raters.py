@@ -6,10 +6,9 @@ same, and misses a degree of moderate or worse with the probability 0.3: then it
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from factories import write
+from factories import Json, write
 from programs import SAMPLE
 
 from automedeval.records.tables.cases import read_cases
@@ -30,8 +29,8 @@ def write_study(folder: Path, raters: int, untold: float) -> None:
     """Write cases.jsonl, the simulated ratings.jsonl and the verdicts of the simulated judge as judge.jsonl."""
     rng = np.random.default_rng(SEED)
     cases = list(read_cases(SAMPLE / "test_cases.jsonl"))
-    ratings: list[dict[str, Any]] = []
-    verdicts: list[dict[str, Any]] = []
+    ratings: list[Json] = []
+    verdicts: list[Json] = []
     for case in cases:
         for slot, response in enumerate(case.responses):
             truth = int(rng.choice(5, p=DEGREES.get(response.extra["kind"], HARMLESS)))

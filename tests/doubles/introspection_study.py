@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from doubles.tiny_dataset import FACTS
-from factories import MODELS, case_of, rationale_of, read, read_json, verdict_of, write
+from factories import MODELS, Json, case_of, rationale_of, read, read_json, verdict_of, write
 from programs import run_recipe
 
 from automedeval.records import Case, Verdict
@@ -123,7 +123,7 @@ class Lessons:
     def old_rows(self) -> dict[str, dict]:
         return {row["case_id"]: row for row in read_dataset(self.folder / "data").training}
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> Json:
         return read_json(self.output / "statistics.json")
 
     def revisions(self) -> dict[str, dict]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from factories import verdict_of, write, write_json
+from factories import Json, verdict_of, write, write_json
 from programs import ROOT, SAMPLE, run_recipe, succeeded
 from tables import rows_of
 
@@ -18,7 +18,7 @@ from automedeval.study.publishing.checks import CARD, check, contents_of
 from automedeval.study.publishing.paths import read_bytes
 
 # Of a training, as recipes/sft.py writes it.
-RECORD: dict[str, Any] = rows_of(str(ROOT / "tests/publishing/test_model_card.py"))["record"]
+RECORD: Json = rows_of(str(ROOT / "tests/publishing/test_model_card.py"))["record"]
 ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base")
 
 

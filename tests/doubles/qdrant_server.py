@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from doubles.local_server import LocalServer
+from factories import Json
 
 
 def plain(record: Any) -> Any:
@@ -41,7 +42,7 @@ class QdrantServer(LocalServer):
         data = json.dumps(content).encode()
         self.send(handler, status, data, {"Content-Type": "application/json"})
 
-    def result(self, method: str, path: str, body: dict[str, Any]) -> Any:
+    def result(self, method: str, path: str, body: Json) -> Any:
         from qdrant_client import models
 
         collection, _, action = path.removeprefix("/collections/").partition("/")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from factories import case_of, verdict_of, write_yaml
+from factories import Json, case_of, verdict_of, write_yaml
 from factories import write as write_lines
 
 from automedeval.annotation.assignment import Assignment
@@ -45,7 +45,7 @@ def a_study(
     return read_study(write_study(folder, number, physicians, **more))
 
 
-def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
+def filled(task: Assignment, score: int = 4) -> Json:
     if task.part == RESPONSES:
         slots = map(str, range(1, len(task.order) + 1))
         return {"scores": {slot: dict.fromkeys(CRITERIA, score) for slot in slots}}
@@ -56,7 +56,7 @@ def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
     return {"scores": dict.fromkeys(ASKED, score), "tags": [], "comment": ""}
 
 
-def send(store: Store, task: Assignment, content: dict[str, Any] | None = None) -> Assignment:
+def send(store: Store, task: Assignment, content: Json | None = None) -> Assignment:
     """Store an answer to the current part of a task; return the task afterwards."""
     content = filled(task) if content is None else content
     form = values_of(fields_of(store.study, task, task.part), content)

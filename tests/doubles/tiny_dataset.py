@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
-from factories import read_json, write
+from factories import Json, read_json, write
 from programs import ROOT
 from safetensors.torch import load_file
 from tables import rows_of
@@ -16,10 +15,10 @@ from automedeval.study.dataset.folder import write_card, write_splits
 from automedeval.study.dataset.instructions import instruction
 
 # Of a data set's statistics, beside those of its rows.
-FACTS: dict[str, Any] = rows_of(str(ROOT / "tests/dataset/test_folder.py"))["facts"]
+FACTS: Json = rows_of(str(ROOT / "tests/dataset/test_folder.py"))["facts"]
 
 
-def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
+def tiny_row(number: int, teacher: str = "strong") -> Json:
     responses = [
         {"model": name, "text": f"Answer {number} of {name}: rest and drink."}
         for name in ("a", "b")

@@ -36,7 +36,7 @@ def test_a_number_in_words_is_that_in_digits(thousands, hundreds, ones, joint):
     assert read.low == int(f"{a}{b}2{c}")
 
 
-@pytest.mark.parametrize(("kind", "base"), [("mass", "mg"), ("volume", "ml")])
+@each_row("kind, base")
 def test_units_are_those_of_pint(kind, base):
     pint = pytest.importorskip("pint")
     units = pint.UnitRegistry()

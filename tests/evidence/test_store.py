@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from doubles.qdrant_server import QdrantServer
-from programs import ENCODER, needs_encoder
+from programs import ENCODER, module_fixture, needs_encoder
 from tables import rows_of
 
 from automedeval.evidence import store
@@ -29,7 +29,7 @@ HOLD = "import sys, qdrant_client; c = qdrant_client.QdrantClient(path=sys.argv[
 pytestmark = needs_encoder
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def encoder():
     return Encoder(str(ENCODER), device="cpu")
 

@@ -110,7 +110,7 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, lo
             Case.from_dict(json.loads(json.dumps(case.to_dict())))
 
 
-@pytest.mark.parametrize("fault", ["Question:", "Question: (.*", "(?P<x", "(?:Question)"])
+@each_row("fault")
 def test_a_question_pattern_that_is_none_is_one_line(fault, tmp_path):
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE])
     options = {"judge": "baseline:longer text", "question_pattern": fault}

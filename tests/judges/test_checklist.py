@@ -4,7 +4,7 @@ import pytest
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer, level
 from factories import read_yaml, verdicts_in, write_yaml
-from programs import ENCODER, flags, needs_encoder, run_recipe, succeeded, told
+from programs import ENCODER, flags, module_fixture, needs_encoder, run_recipe, succeeded, told
 from tables import each_row, rows_of
 
 from automedeval.judges.checklist import ChecklistJudge
@@ -26,7 +26,7 @@ def case(number=0, **changes):
     return Case.from_dict(record | {"responses": RESPONSES, "criteria": CRITERIA} | changes)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def chat(tiny_model):
     return LocalChat(str(tiny_model), dtype="float32", max_new_tokens=8)
 

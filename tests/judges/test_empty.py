@@ -11,7 +11,7 @@ from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
 from factories import read_json, verdicts_in
-from programs import ENCODER, FAST, needs_encoder, run_command, succeeded
+from programs import ENCODER, FAST, module_fixture, needs_encoder, run_command, succeeded
 from tables import each_row
 
 from automedeval import Case, load_judge, read_rubric
@@ -30,7 +30,7 @@ def case_of(*texts: str, **more: object) -> Case:
     return Case.from_dict(case | more)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def small():
     return load_judge("small", encoder=str(ENCODER))
 
@@ -192,7 +192,7 @@ CRITERIA = [
 ]
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def cases(tmp_path_factory) -> Path:
     """Three cases: a answers all, b one and is silent in the others."""
     about = {"question": "How do I take ibuprofen?", "criteria": CRITERIA}

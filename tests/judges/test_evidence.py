@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer, prompt_of
-from programs import ENCODER, failed, needs_encoder, run_command, run_recipe, succeeded
+from programs import (
+    ENCODER,
+    failed,
+    module_fixture,
+    needs_encoder,
+    run_command,
+    run_recipe,
+    succeeded,
+)
 from tables import each_row, rows_of
 
 from automedeval.harness.rewards import JudgeReward, load_reward
@@ -33,7 +41,7 @@ CASE = {
 }
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def store(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("books")
     book = "".join(f"# {title}\n\n{text}\n\n" for title, text in BOOK.items())

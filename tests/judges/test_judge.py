@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import FAST, SAMPLE
+from programs import FAST, SAMPLE, module_fixture
 
 from automedeval import Case, Judge, read_cases
 from automedeval.judges.likelihood import LikelihoodJudge
@@ -19,12 +19,12 @@ from automedeval.records import Response, Verdict
 GUIDED = ("relevancy", "knowledge_correctness", "fluency")
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def chat(tiny_model) -> LocalChat:
     return LocalChat(str(tiny_model), **FAST)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def cases() -> list[Case]:
     return list(read_cases(SAMPLE / "test_cases.jsonl"))
 
@@ -117,7 +117,7 @@ def test_likelihoods_that_are_not_finite_are_invalid(chat, cases, monkeypatch):
     assert verdict.expected_scores is None
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def narrow(tmp_path_factory) -> LocalChat:
     folder = build_tiny_model(tmp_path_factory.mktemp("narrow") / "narrow", window=1500)
     return LocalChat(str(folder), **FAST)

@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset
 from doubles.endpoint import EndpointDouble, good_answer
 from factories import read
-from programs import FAST, SAMPLE, flags, run_recipe, succeeded
+from programs import FAST, SAMPLE, flags, module_fixture, run_recipe, succeeded
 from tables import each_row, rows_of
 
 from automedeval import (
@@ -30,7 +30,7 @@ TABLES = rows_of(__file__)
 CASES = SAMPLE / "test_cases.jsonl"
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def cases() -> list[Case]:
     return list(read_cases(CASES))[:3]
 

@@ -25,6 +25,7 @@ from programs import (
     SAVE,
     failed,
     flags,
+    module_fixture,
     needs_encoder,
     run_recipe,
     stopped,
@@ -56,7 +57,7 @@ def train(output: Path, *more: object):
     return run_recipe("train_cross_encoder", *flags(**options), *more)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def trained(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("small") / "people"
     done = train(output)
@@ -65,7 +66,7 @@ def trained(tmp_path_factory) -> Path:
     return output
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def small(trained, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("judges") / "small"
     cases = read(OF_TRAINING["cases"])[:15]  # texts take long

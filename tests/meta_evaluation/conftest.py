@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from doubles.criteria_study import write_study
+from programs import module_fixture
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def study(tmp_path_factory) -> tuple[dict, Path, list[tuple]]:
     """Return the options that name the cases and verdicts of a study of criteria, its labels, and what is in its pairs."""
     folder = tmp_path_factory.mktemp("criteria")

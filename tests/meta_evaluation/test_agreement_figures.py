@@ -32,6 +32,7 @@ from doubles.agreement_study import (
     write,
 )
 from factories import Json
+from programs import module_fixture
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
@@ -295,7 +296,7 @@ def test_agreement_of_studies_is_that_of_loops(tmp_path, seed, most_cases):
     check(tmp_path, files)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def files() -> dict[str, list[dict]]:
     """Return the files of the sample: nine ratings in ten, noisy judges, one of pairs (some invalid), and random votes."""
     rng = random.Random(5)
@@ -324,7 +325,7 @@ def values_of(figures: dict[str, dict], *names: str) -> Json:
     return {key: reduce(getitem, names, found)["value"] for key, found in figures.items()}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def figures(files, tmp_path_factory) -> Json:
     folder = tmp_path_factory.mktemp("report")
     ratings = write(folder / "ratings.jsonl", files["ratings"])

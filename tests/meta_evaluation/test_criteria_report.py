@@ -12,7 +12,7 @@ import scipy
 from doubles.agreement_study import asked, case_of, made, opened, write
 from doubles.criteria_study import label_of, verdict_by
 from doubles.grid_reader import Visit, case_is, needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
-from programs import failed
+from programs import failed, module_fixture
 from tables import each_row
 
 from automedeval import Case
@@ -22,7 +22,7 @@ RUNS = 3
 WORDS = {None: "unread", 0.0: "not met", 1.0: "met"}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def study(tmp_path_factory):
     """Return the files of a study, and its cases and verdicts in three runs, some of them unread in part or invalid."""
     folder = tmp_path_factory.mktemp("runs")

@@ -15,7 +15,7 @@ from doubles.agreement_study import (
     write,
 )
 from factories import write_json
-from programs import ENCODER, failed, flags, needs_encoder, run_command, succeeded
+from programs import ENCODER, failed, flags, module_fixture, needs_encoder, run_command, succeeded
 from tables import each_row, holds_all, rows_of
 
 from automedeval.meta_evaluation.agreement.candidates import standing
@@ -41,7 +41,7 @@ LONGER = (
 UNRATED = "No person gave scores"
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def study(tmp_path_factory):
     """Return the options that name cases and the small judge's verdicts on them, and what the run said."""
     folder = tmp_path_factory.mktemp("bots")

@@ -11,7 +11,7 @@ import pytest
 from doubles.agreement_study import asked, case_of, made, read, verdict, write
 from doubles.endpoint import EndpointDouble, answer, prompt_of
 from doubles.harm_raters import write_study
-from programs import failed, run_command, succeeded
+from programs import failed, module_fixture, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from tables import each_row, rows_of, with_words
 
@@ -24,7 +24,7 @@ MODERATE = 2
 WORSE = "Moderate or worse by the middle degree of"
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def study(tmp_path_factory):
     """Return the options that name the files of the simulated study, with three raters, and its report."""
     folder = tmp_path_factory.mktemp("harm")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from doubles.tiny_bart import TEXTS, build_bart, build_bert, build_roberta, roberta_tokenizer
+from programs import module_fixture
 from safetensors.torch import load_file, save_file
 from tables import each_row, rows_of
 from transformers import AutoTokenizer, BartForConditionalGeneration
@@ -25,7 +26,7 @@ REFERENCES = [*TEXTS[1:], TEXTS[0], "It is wrong. " * 4, "Yes, and soon; see a d
 LONG = " ".join(TEXTS)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def tiny(tmp_path_factory) -> dict[str, str]:
     """Return the folders of tiny models by their kind."""
     folder = tmp_path_factory.mktemp("metric")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from doubles.tiny_bart import TEXTS, build_bart, build_roberta
 from packaging.requirements import Requirement
-from programs import ROOT, succeeded
+from programs import ROOT, module_fixture, succeeded
 
 pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
 
@@ -39,7 +39,7 @@ print(json.dumps([metric.name, whole, pieces, again, told, "automedeval" in sys.
 """
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def tiny(tmp_path_factory) -> tuple[str, str]:
     """Return the folders of a tiny RoBERTa and a tiny BART."""
     folder = tmp_path_factory.mktemp("space")

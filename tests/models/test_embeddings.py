@@ -8,7 +8,7 @@ import torch
 from doubles.tiny_bart import TEXTS as WORDS
 from doubles.tiny_bart import build_roberta
 from factories import change_json
-from programs import ENCODER, ROOT, needs_encoder
+from programs import ENCODER, ROOT, module_fixture, needs_encoder
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
@@ -32,7 +32,7 @@ TEXTS = [
 pytestmark = needs_encoder
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def exact() -> Encoder:
     return Encoder(str(ENCODER), device="cpu")
 

@@ -158,7 +158,7 @@ def test_one_of_the_requests_of_a_response_that_fails_is_an_invalid_verdict():
 
 
 @pytest.mark.parametrize("like", REFUSALS)
-@pytest.mark.parametrize("name", ["temperature", "seed", "logprobs", "max_completion_tokens"])
+@each_row("name")
 def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd):
     with EndpointDouble(without(answer("{}"), name, like=like)) as endpoint:
         chat = chat_at(endpoint)

@@ -22,7 +22,7 @@ NEW = ["amx_bf16", "avx512_bf16", "bf16"]  # of a Xeon with AMX, a Zen 4 and an 
 OLD = ["avx2", "avx512_vnni"]
 
 
-@pytest.mark.parametrize("most", ["", "AVX2", "avx512_core", "AVX512_CORE_AMX"])
+@each_row("most")
 @pytest.mark.parametrize("feature", [*NEW, *OLD])
 def test_bfloat16_where_the_processor_has_it_and_torch_may_use_it(feature, most, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {feature: True})

@@ -10,7 +10,7 @@ import pytest
 import torch
 from doubles.plain_transformers import PlainTransformers, assert_equal
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from programs import ROOT, SAMPLE
+from programs import ROOT, SAMPLE, module_fixture
 from tables import each_row, rows_of
 from transformers import AutoTokenizer
 
@@ -35,12 +35,12 @@ def load_chat(folder, **options) -> LocalChat:
     return LocalChat(str(folder), dtype="float32", device="cpu", **options)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def chat(tiny_model):
     return load_chat(tiny_model, max_new_tokens=24)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def plain(tiny_model):
     return PlainTransformers(tiny_model, 24, (2,))
 
@@ -319,12 +319,12 @@ def judge(request, tmp_path_factory):
     return load(tmp_path_factory.mktemp("models"), request.param)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def reference(judge):
     return PlainTransformers(Path(judge.chat.model), NEW_TOKENS, ENDS)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def cases():
     """Return cases of different lengths, which take prompts of about 500 to 700 tokens."""
     drawn = []

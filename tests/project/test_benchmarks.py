@@ -7,13 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer, prompt_of
 from doubles.tiny_dataset import build_instructions
-from factories import read_json, verdict_of
+from factories import Json, read_json, verdict_of
 from programs import ENCODER, ROOT, SAMPLE, flags, needs_encoder, run_here
 from tables import each_row
 
@@ -21,7 +20,7 @@ from automedeval.records.tables.cases import read_cases
 from automedeval.study.dataset.corruption import KINDS
 
 
-def measured(script: str, *options: object, folder: Path, missed: bool = False) -> dict[str, Any]:
+def measured(script: str, *options: object, folder: Path, missed: bool = False) -> Json:
     """Run a benchmark in this process as `python benchmarks/SCRIPT` would; return what it wrote.
 
     All of it is printed, and of each target whether it is met.

@@ -22,6 +22,7 @@ from programs import (
     SAMPLE,
     error_line,
     failed,
+    module_fixture,
     needs_encoder,
     run_command,
     run_recipe,
@@ -36,7 +37,7 @@ from automedeval.cli.console import COMMANDS
 from automedeval.cli.doctor import fitting
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def new_machine(wheel, tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """Return a home whose `venv` holds the wheel, and its environment."""
     home = tmp_path_factory.mktemp("user")

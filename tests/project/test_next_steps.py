@@ -110,9 +110,7 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(
 
 
 @needs_encoder
-@pytest.mark.parametrize(
-    ("user", "place"), [("nurse:s3cret", "option"), ("nurse:s3cret@s3cret", "environment")]
-)
+@each_row("user, place")
 def test_no_file_and_no_line_has_a_password_or_a_key_of_an_address(
     user, place, endpoint, monkeypatch, tmp_path
 ):
@@ -144,7 +142,7 @@ def test_no_file_and_no_line_has_a_password_or_a_key_of_an_address(
     assert read_json(record)["arguments"]["base_url"] == endpoint.url
 
 
-@pytest.mark.parametrize("url", ["http://nurse:s3#cret@127.0.0.1/v1", "nurse:s3cret@127.0.0.1/v1"])
+@each_row("url")
 def test_a_malformed_address_is_told_without_its_password(url, endpoint):
     message = error_line(
         run_command("judge", "answers.csv", "--judge", "openai:m", "--base_url", url)

@@ -8,7 +8,17 @@ from doubles.perturbations import some_of
 from doubles.publishable import trained
 from factories import read, read_json, verdicts_in, write
 from markupsafe import escape
-from programs import ENCODER, FAST, ROOT, SAMPLE, failed, needs_encoder, run_recipe, succeeded
+from programs import (
+    ENCODER,
+    FAST,
+    ROOT,
+    SAMPLE,
+    failed,
+    module_fixture,
+    needs_encoder,
+    run_recipe,
+    succeeded,
+)
 from tables import holds_all
 
 from automedeval.audit.perturbations import read_perturbations
@@ -32,7 +42,7 @@ def rows(folder: Path) -> dict[str, dict]:
     return {row["name"]: row for row in result(folder)["perturbations"]}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def audited(tiny_model, tmp_path_factory):
     """Return the folder of an audit of the tiny judge on four cases; it does not pass."""
     folder = tmp_path_factory.mktemp("audits") / "tiny"

@@ -3,10 +3,9 @@
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 from doubles.agreement_study import case_of
-from factories import read, read_json, write
+from factories import Json, read, read_json, write
 from programs import (
     APPEND,
     ENCODER,
@@ -25,7 +24,7 @@ ROWS = rows_of(__file__)
 CASES = ROWS["cases"]
 
 
-def case(number: int, reference: str | None, **answers: str) -> dict[str, Any]:
+def case(number: int, reference: str | None, **answers: str) -> Json:
     return case_of(f"c{number}", "How do I take it?", answers, reference=reference)
 
 

@@ -125,7 +125,7 @@ def test_a_prompt_that_is_refused_in_the_middle_of_a_chain_is_one_invalid_verdic
     assert (wrong.extra["rounds"], len(wrong.knowledge)) == (2, 1)
 
 
-@pytest.mark.parametrize("text", ["I cannot judge.", "Score: Doctor 1: 4 points."])
+@each_row("text")
 def test_a_teacher_of_whom_no_verdict_is_valid_fails_and_its_words_are_shown(distill, text):
     with EndpointDouble(answer(text)) as endpoint:
         done = distill.run(endpoint.url, limit=2)

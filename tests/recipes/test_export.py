@@ -13,7 +13,7 @@ import pytest
 import yaml
 from datasets import load_dataset
 from doubles.tiny_model import build_tiny_model
-from factories import read, write, write_yaml
+from factories import Json, read, write, write_yaml
 from programs import failed, run_command, succeeded, told
 from tables import each_row, read_csv, rows_of
 
@@ -157,7 +157,7 @@ class Study:
         files = {"verdicts": self.verdicts, "cases": cases, "output": self.output}
         self.prefer = partial(export, to="preferences", **files)
 
-    def pairs(self) -> dict[str, dict[str, Any]]:
+    def pairs(self) -> dict[str, Json]:
         return {each["case_id"]: each for each in read(self.output)}
 
     def chosen_and_rejected(self) -> dict[str, list[str]]:

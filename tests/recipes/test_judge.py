@@ -30,6 +30,7 @@ from programs import (
     TWO_PROCESSES,
     failed,
     flags,
+    module_fixture,
     needs_encoder,
     on,
     processes_of,
@@ -83,9 +84,7 @@ def test_judges_a_file_and_tells_the_standings(judge_tiny, tmp_path):
     assert verdicts_in(tmp_path) == records
 
 
-@pytest.mark.parametrize(
-    "rubric", ["medical_pairwise", "instruction_pairwise", "just_eval_pairwise"]
-)
+@each_row("rubric")
 def test_pairwise_rubrics(judge_tiny, tmp_path, rubric):
     done = judge_tiny(output=tmp_path, limit=3, baseline="larch-7b", rubric=rubric)
     told(done, "share of pairs won")
@@ -237,7 +236,7 @@ def cases_of(count: int) -> list[dict]:
     return cases
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def run(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cases")
     many = write(folder / "many.jsonl", cases_of(24))

@@ -30,7 +30,7 @@ def table(tmp_path, monkeypatch):
     return file
 
 
-@pytest.mark.parametrize("name", ["tiny", "models/tiny", "likelihood:tiny"])
+@each_row("name")
 def test_a_checkpoint_in_the_users_cache_answers_to_its_name(
     table, tmp_path, tiny_model, monkeypatch, name
 ):

@@ -19,7 +19,7 @@ from doubles.tiny_bart import build_bart, build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
 from factories import read, read_json, write, write_json
-from programs import ROOT, SAMPLE, failed, flags, run_recipe, succeeded, told
+from programs import ROOT, SAMPLE, failed, flags, module_fixture, run_recipe, succeeded, told
 
 from automedeval.models.checkpoints import fingerprint
 
@@ -32,13 +32,13 @@ def hub():
         yield double
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def checkpoint(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoints")
     return trained(sharded(tiny_model, folder / "sharded"), folder / "judge")
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def dataset(tmp_path_factory):
     return build_instructions(
         tmp_path_factory.mktemp("data") / "tiny", {"stage1": 3, "stage2": 2, "test": 1}
@@ -269,7 +269,7 @@ class Shelf:
         return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def shelf(tmp_path_factory):
     with HubDouble() as hub:
         yield Shelf(hub, tmp_path_factory.mktemp("revisions"))

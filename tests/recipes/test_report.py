@@ -20,7 +20,16 @@ from doubles.agreement_study import (
 from doubles.introspection_study import case_of as complaint
 from doubles.introspection_study import verdict_of
 from doubles.tiny_bart import build_bart, build_roberta
-from programs import ENCODER, error_line, failed, flags, needs_encoder, run_command, succeeded
+from programs import (
+    ENCODER,
+    error_line,
+    failed,
+    flags,
+    module_fixture,
+    needs_encoder,
+    run_command,
+    succeeded,
+)
 from tables import each_row
 
 from automedeval.meta_evaluation.report import grid
@@ -290,7 +299,7 @@ def test_a_fault_is_one_line_that_names_file_and_line(changes, message, tmp_path
 COMPLAINTS = [complaint(number) for number in range(4)]
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     bert = build_roberta(folder / "distilroberta-base", window=256, layers=5)

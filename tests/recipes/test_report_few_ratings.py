@@ -20,7 +20,7 @@ from doubles.agreement_study import (
 )
 from scipy.stats import binomtest, ttest_1samp
 from statsmodels.stats.multitest import multipletests
-from tables import rows_of
+from tables import each_row, rows_of
 
 from automedeval.stats.bootstrap import plain
 from automedeval.stats.prediction_powered import prediction_powered
@@ -70,10 +70,7 @@ def test_few_ratings_correct_the_means_of_a_judge_that_is_too_strict(tmp_path):
     assert "few_ratings" not in of_all.result
 
 
-@pytest.mark.parametrize(
-    ("shift", "said"),
-    [(1.0, "a is rated higher than b: 0.9"), (0.1, "a is not clearly different from b: ")],
-)
+@each_row("shift, said")
 def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift, said):
     """Beside `prediction_powered` of arrays that are drawn here, two cases a cluster; three verdicts are invalid."""
     draw = np.random.default_rng(0)
@@ -86,8 +83,7 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     verdicts = []
     for number, (rated, own) in enumerate(zip(points.tolist(), scores.tolist())):
         name = f"c{number}"
-        more = {"cluster": number // 2}
-        case = case_of(name, "What helps?", {"a": "Rest.", "b": "Tea."}, **more)
+        case = case_of(name, "What helps?", {"a": "Rest.", "b": "Tea."}, cluster=number // 2)
         cases.append(case)
         if number < 20:
             for model, score in zip("ab", rated):
@@ -96,7 +92,8 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
         verdicts.append(verdict(case, whole, expected_scores=whole and own))
     report = made(tmp_path, verdicts, cases=cases, ratings=ratings, baseline="b")
     assert f"\n{said}" in report.told
-    figures = report.result["few_ratings"]["judges"]["echo"]["a"]["difference"]
+    beside = report.result["few_ratings"]["judges"]["echo"]["a"]
+    figures = beside["difference"]
     people = points[:, 0] - points[:, 1]
     people[20:] = np.nan
     judged = scores[:, 0] - scores[:, 1]
@@ -104,8 +101,8 @@ def test_a_sentence_says_how_a_model_stands_beside_the_baseline(tmp_path, shift,
     assert figures["rated_without_verdict"] == 2
     for kind, end in product(KINDS, ("value", "low", "high")):
         assert figures[kind][end] == pytest.approx(wanted[kind][end])
-    won = report.result["few_ratings"]["judges"]["echo"]["a"]["win_rate"]["naive"]["value"]
-    gaps = (scores[:, 0] - scores[:, 1])[np.isfinite(scores[:, 0])]
+    won = beside["win_rate"]["naive"]["value"]
+    gaps = judged[np.isfinite(judged)]
     assert won == pytest.approx(np.where(np.abs(gaps) <= 0.25, 0.5, gaps > 0).mean())
     assert BASIS in report.told
 

@@ -10,6 +10,7 @@ import pytest
 from doubles.agreement_study import (
     CASES,
     RATINGS,
+    Report,
     agreeing_verdicts,
     asked,
     case_of,
@@ -393,6 +394,12 @@ def chosen(case: dict, pair: str, criterion: str, choice: str) -> dict:
     return about | {"criterion": criterion, "choice": choice}
 
 
+def shares_of(report: Report, judge: str) -> dict:
+    """Return criterion → share of the pairs in which a judge chooses as people."""
+    choices = report.result["choices"][judge]
+    return {name: each["accuracy"]["value"] for name, each in choices.items()}
+
+
 def test_a_choice_about_pairs_that_were_not_asked_about_is_no_error(tmp_path):
     cases = named(count=6)
     verdicts = choices_of_a(cases)
@@ -408,15 +415,14 @@ def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
     cases = named(count=6)
     said = (("harm", "b"), ("harmfulness", "b"), ("accuracy", "a"))
     choices = [chosen(case, "ab", *each) for case, each in product(cases, said)]
-    report = made(tmp_path, alike(cases, [5, 2, 2]), cases=cases, ratings=choices)
+    verdicts = alike(cases, [5, 2, 2])
+    report = made(tmp_path, verdicts, cases=cases, ratings=choices)
     assert "echo makes the choice of most people in 100 % of 6 pairs on " in report.told
     assert report.result["next_steps"][0].startswith("Audit the judge")
-    found = report.result["choices"]["echo"].items()
-    right = {name: each["accuracy"]["value"] for name, each in found}
     # The polarity of harmfulness is that of a packaged rubric.
-    assert right == {"harmfulness": 1, "accuracy": 1}
+    assert shares_of(report, "echo") == {"harmfulness": 1, "accuracy": 1}
     assert "6 choices on harm left out: no judge has this criterion" in report.told
-    only_harm = asked(tmp_path, alike(cases, [5, 2, 2]), cases=cases, ratings=choices[::3])
+    only_harm = asked(tmp_path, verdicts, cases=cases, ratings=choices[::3])
     failed(only_harm, "6 choices on harm left out")
 
 
@@ -425,15 +431,10 @@ def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_th
 ):
     """The judge prefers a on one criterion, and in all; people prefer b in two cases."""
     cases = named(count=6)
-    said = {"Correctness": "aaaaaa", "overall": "aaaabb"}
-    choices = [
-        chosen(case, "ab", name, choice)
-        for name, way in said.items()
-        for case, choice in zip(cases, way)
-    ]
-    result = made(tmp_path, choices_of_a(cases), cases=cases, ratings=choices).result
-    right = {name: each["accuracy"]["value"] for name, each in result["choices"]["P"].items()}
-    assert right == pytest.approx({"correctness": 1, "overall": 4 / 6})
+    choices = [chosen(case, "ab", "Correctness", "a") for case in cases]
+    choices += [chosen(case, "ab", "overall", choice) for case, choice in zip(cases, "aaaabb")]
+    report = made(tmp_path, choices_of_a(cases), cases=cases, ratings=choices)
+    assert shares_of(report, "P") == pytest.approx({"correctness": 1, "overall": 4 / 6})
 
 
 def test_people_rate_the_cases_alone_that_the_judge_scored(tmp_path):

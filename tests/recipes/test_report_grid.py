@@ -31,6 +31,7 @@ from doubles.grid_reader import (
     violations,
 )
 from factories import write_json
+from programs import module_fixture
 from tables import each_row, holds_all
 
 pytestmark = needs_chromium
@@ -62,7 +63,7 @@ class Made:
         return found
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def made(tmp_path_factory):
     """Return a report whose first cases are hostile, empty, marked, invalid and right-to-left, and what it is made of."""
     cases = read(CASES)
@@ -305,7 +306,7 @@ def rescored(record, scores):
     record |= {"scores": scores, "expected_scores": scores}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def changed(tmp_path_factory):
     """Return a report with a baseline; the new one's first answers are hostile and marked, empty, and unread."""
     cases = read(CASES)

@@ -19,14 +19,14 @@ from doubles.agreement_study import (
 )
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.grid_reader import Visit, needs_chromium, violations
-from programs import flags, run_recipe, succeeded
+from programs import flags, module_fixture, run_recipe, succeeded
 
 from automedeval.annotation.study import read_study
 
 SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "height": 844}}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def reports(tmp_path_factory):
     """Return two reports on the same verdicts, with people's ratings and without."""
     verdicts = agreeing_verdicts("good") + noisy_verdicts("noisy", 1.5, 1)
@@ -209,7 +209,7 @@ def leaning(body):
     return answer(text)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def audited(tmp_path_factory):
     """Return the page of an audit of a judge that another order turns round."""
     output = tmp_path_factory.mktemp("audit") / "out"
@@ -220,7 +220,7 @@ def audited(tmp_path_factory):
     return output / "audit.html"
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def checked(tmp_path_factory):
     """Return the page of a check of one wrong answer."""
     folder = tmp_path_factory.mktemp("check")

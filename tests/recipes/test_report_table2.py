@@ -28,7 +28,7 @@ from doubles.agreement_study import (
     write,
 )
 from doubles.word_overlap import overlap
-from programs import failed
+from programs import failed, module_fixture
 from statsmodels.stats.multitest import multipletests
 from tables import each_row, rows_of
 
@@ -71,7 +71,7 @@ def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
         yield verdict(case, scores, judge, **fields)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def study(tmp_path_factory):
     """Return a folder with cases, ratings and the verdicts of all judges in one file."""
     folder = tmp_path_factory.mktemp("study")
@@ -108,7 +108,7 @@ def of_judges(study: Path, *judges: str) -> list[dict]:
     return [each for each in read(study / "verdicts.jsonl") if each["judge"] in judges]
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def reported(study, tmp_path_factory):
     options = {"teacher_verdicts": "gpt", "main_judge": "ours"}
     with mock.patch("automedeval.metrics.rationale_score.rationale_score.rationale_score", overlap):
@@ -119,7 +119,7 @@ def loops_of(files: dict[str, Path]) -> Loops:
     return Loops(*(read(files[name]) for name in FILES))
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def loops(study):
     return loops_of(files_of(study))
 
@@ -178,7 +178,7 @@ def test_every_cell_is_the_mean_over_runs_that_are_scored_apart(judge, reported,
         assert mean["low"] < mean["value"] < mean["high"]
 
 
-@pytest.mark.parametrize("judge", ["ours", "base", "lazy"])
+@each_row("judge")
 def test_rationales_are_compared_run_by_run(judge, reported, study):
     teacher = defaultdict(list)
     by_run = defaultdict(list)
@@ -204,7 +204,7 @@ def test_rationales_are_compared_run_by_run(judge, reported, study):
         assert cell["sd"] == pytest.approx(stdev(of_metric))
 
 
-@pytest.mark.parametrize("judge", ["gpt", "base", "lazy"])
+@each_row("judge")
 def test_differences_are_of_the_same_responses_and_cases(judge, reported, loops):
     runs = runs_of(loops, judge)
     others = runs_of(loops, "ours")

@@ -16,7 +16,18 @@ import torch
 from doubles.tiny_dataset import build_instructions, changed, logged, losses
 from doubles.tiny_model import CHAT_TEMPLATE, DATED, build_tiny_model
 from factories import change_json, read_json
-from programs import ROOT, SAVE, failed, flags, on, run_recipe, stopped, succeeded, told
+from programs import (
+    ROOT,
+    SAVE,
+    failed,
+    flags,
+    module_fixture,
+    on,
+    run_recipe,
+    stopped,
+    succeeded,
+    told,
+)
 from safetensors.torch import load_file
 from tables import each_row, holds_all, rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
@@ -35,7 +46,7 @@ WEIGHTS = "model.safetensors"
 ADAPTER = "adapter_model.safetensors"
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def instructions(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "instructions"
     return build_instructions(folder, {"stage1": 8, "stage2": 4, "stage3": 4, "test": 2})
@@ -56,7 +67,7 @@ def sft(instructions):
     return run
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def stage1(tiny_model, instructions, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "stage1"
     done = run_recipe("sft", **options_of(instructions, tiny_model, output))

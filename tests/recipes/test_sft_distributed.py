@@ -17,7 +17,7 @@ from doubles.tiny_dataset import build_instructions, changed, logged, losses
 from doubles.tiny_model import build_tiny_model
 from factories import read_json, write
 from filelock import FileLock
-from programs import ROOT, flags, free_port, needs_deepspeed, torch_extensions
+from programs import ROOT, flags, free_port, module_fixture, needs_deepspeed, torch_extensions
 from safetensors.torch import load_file
 from tables import rows_of
 from transformers import AutoModelForCausalLM
@@ -51,7 +51,7 @@ def extension(request):
         yield
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def folder(tmp_path_factory):
     """Return a folder with a tiny model and data of its own: every run has to find the same rows and the same start."""
     folder = tmp_path_factory.mktemp("zero3")
@@ -145,14 +145,14 @@ def errors(printed: str) -> set[str]:
     return {line for line in printed.splitlines() if line.startswith("error: ")}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def uninterrupted(folder):
     """Return what a run leaves that nobody disturbs, and what it prints."""
     output = folder / "uninterrupted"
     return output, ran(small(folder, output), output)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def killed(folder, uninterrupted):
     """Return what a run leaves that is killed when its second checkpoint is whole."""
     output = folder / "killed"

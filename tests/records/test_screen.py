@@ -7,16 +7,15 @@ import unicodedata
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
 from doubles.agreement_study import write
-from programs import run_command
+from programs import module_fixture, run_command
 from tables import each_row, rows_of, with_words
 
 ESC = "\x1b[31m\x9b2J\x07\u202e\r"  # colour, an empty screen, the bell, the other direction, the line's start again
 MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def hostile_files(tmp_path_factory) -> Path:
     """Write cases, verdicts, ratings and criteria in which every name and text would steer the terminal."""
     folder = tmp_path_factory.mktemp("screen")

@@ -136,7 +136,7 @@ def test_parquet_serves_like_json_lines_and_a_faulty_row_is_named(tmp_path):
     assert refusal(path) == f"{path}:3: the id 'c1' stands at {path}:1 already"
 
 
-@pytest.mark.parametrize("name", ["nowhere.jsonl", "nowhere.parquet", ".", "broken.parquet"])
+@each_row("name")
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
     (tmp_path / "broken.parquet").write_bytes(b"this is no parquet file")
     assert refusal(tmp_path / name).startswith(f"{tmp_path / name}: ")

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from factories import read_json
-from programs import ROOT, flags, succeeded
+from programs import ROOT, flags, module_fixture, succeeded
 from scipy.stats import t, ttest_1samp
 
 from automedeval.stats.prediction_powered import LEAST_RATED, prediction_powered
@@ -201,7 +201,7 @@ def test_intervals_hold_in_simulation(simulation, figure, judge):
         assert simulation[f"{name}: coverage, judge alone"] < 0.5
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def simulation(tmp_path_factory):
     """Run the benchmark small, by its command; return its figures by their names."""
     file = tmp_path_factory.mktemp("simulation") / "measured.json"

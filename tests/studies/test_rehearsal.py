@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from doubles.publishable import card_of
 from factories import read, read_json, verdicts_in
-from programs import figures_of_the_paper, needs_deepspeed, torch_extensions
+from programs import figures_of_the_paper, module_fixture, needs_deepspeed, torch_extensions
 from study_scripts import dry_run, ended, kill, kill_when_written, of, started
 
 from automedeval.records.tables.cases import read_cases
@@ -37,7 +37,7 @@ def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
     return started(command, log, environment)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def rehearsed(request, tmp_path_factory):
     """Rehearse the study, killed once; yield its folder, and what was printed from the last start on."""
     folder = tmp_path_factory.mktemp("rehearsals")

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 
-import pytest
 from factories import case_of, verdict_of
+from programs import module_fixture
 
 from automedeval.records import Response
 from automedeval.rubrics.rationale import split_steps
@@ -17,7 +17,7 @@ for good_case in CASES.values():
     GOOD.append(replace(good, rationale=good.rationale.replace("a complaint", good_case.id)))
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def worse():
     return corrupt(GOOD, CASES, seed=1)
 

@@ -8,7 +8,7 @@ import pytest
 from factories import write_yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import ROOT
+from programs import ROOT, module_fixture
 from tables import each_row, refused, rows_of
 
 from automedeval.records import RecordError
@@ -27,7 +27,7 @@ def plan_of(folder: Path, content: dict) -> Plan:
     return read_plan(file)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def simple(tmp_path_factory) -> Plan:
     return plan_of(tmp_path_factory.mktemp("plan"), SIMPLE)
 
@@ -122,7 +122,7 @@ def test_a_share_is_rounded_down_and_exact(take, there, number):
     assert len(read_plan(PAPER).first(part, there, ["case"] * there)) == number
 
 
-@pytest.mark.parametrize("study", ["automedeval-13b", "automedeval-135m"])
+@each_row("study")
 def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alone(study):
     folder = ROOT / "recipes/runs" / study
     plan = read_plan(folder / "plan.yaml")

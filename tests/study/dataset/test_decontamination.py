@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import module_fixture
 from tables import each_row
 
 from automedeval.records import Case, Response
@@ -30,7 +31,7 @@ def case_of(name: str, **more) -> Case:
     return Case(name, **texts | more)
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def evaluation_cases() -> list[Case]:
     return [case_of(f"eval-{at}") for at in range(20)]
 

@@ -58,7 +58,7 @@ def test_every_slot_order_turns_up_and_the_seed_decides():
     assert orders(0) == orders(0) != orders(1)
 
 
-@pytest.mark.parametrize("rationale", [None, "", " \n"])
+@each_row("rationale")
 def test_a_verdict_without_rationale_is_asked_for_scores_alone(rationale):
     row = instruction(CASE, replace(VERDICT, rationale=rationale), RUBRIC)
     content = row["completion"][0]["content"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from doubles.dataset_study import WordEncoder, case_of, verdict_of
+from programs import module_fixture
 
 from automedeval.records import RecordError
 from automedeval.study.dataset.corruption import KINDS, corrupt
@@ -50,7 +51,7 @@ def changed(**changes: object) -> list[Labelled]:
     return others
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def fitted():
     """Return a classifier and its report."""
     classifier = QualityClassifier(WordEncoder())

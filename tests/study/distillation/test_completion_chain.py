@@ -113,7 +113,7 @@ def test_a_verdict_after_the_last_question_is_valid(teach, questions):
     assert len(books.searches) == questions
 
 
-@pytest.mark.parametrize("again", ["[Question]: what IS rest", "**[Question]:** What is  rest ?\n"])
+@each_row("again")
 @pytest.mark.parametrize("last", [VERDICT, "[Question]: What is rest?"])
 def test_the_same_question_is_not_searched_twice(teach, again, last):
     verdict, books = teach(ASKS[0], again, last)

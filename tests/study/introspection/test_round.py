@@ -16,7 +16,7 @@ from doubles.introspection_study import (
 )
 from doubles.tiny_dataset import training_of
 from factories import read, read_json, write, write_json
-from programs import failed, succeeded, told
+from programs import failed, module_fixture, succeeded, told
 from tables import each_row, holds_all, rows_of
 
 from automedeval.models.tokenization import PromptEncoder
@@ -65,7 +65,7 @@ def test_values_alone_are_trained_where_the_rubric_says_so(tiny_model):
         encoder.trained(encoder.after("\n", "Score: 3"), "Score: 4", [[7, 8]])
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def discussed(tmp_path_factory):
     """Return a round in which two verdicts are revised and one kept by consensus, and one waits; and what was printed."""
     lessons = Lessons(tmp_path_factory.mktemp("round"))

@@ -87,7 +87,7 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
         packed(dataset, DATASET)
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "ratings.json", "ratings.csv", "notes"])
+@each_row("name")
 def test_a_text_that_cannot_be_searched_stays(dataset, name):
     # as Windows PowerShell and spreadsheets save texts
     (dataset / name).write_text(KEYS["a Hub token"], encoding="utf-16")

@@ -17,7 +17,7 @@ from doubles.publishable import (
 from doubles.tiny_model import build_tiny_model
 from factories import change_json, read, read_json, write, write_json
 from huggingface_hub import ModelCard
-from programs import ROOT, SAMPLE, failed, run_recipe, succeeded
+from programs import ROOT, SAMPLE, failed, module_fixture, run_recipe, succeeded
 from tables import each_row, holds_all, rows_of
 
 from automedeval.meta_evaluation.report.text import answer, credit_of, main_judge
@@ -33,7 +33,7 @@ ROWS = rows_of(__file__)
 CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def results(tmp_path_factory) -> Path:
     return agreement(tmp_path_factory.mktemp("reports") / "results", ("tiny", "other"))
 

@@ -17,9 +17,9 @@ import torch
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from factories import read_yaml, write_json
+from factories import Json, read_yaml, write_json
 from jinja2 import TemplateError
-from programs import ROOT, failed, run_recipe
+from programs import ROOT, failed, module_fixture, run_recipe
 from tables import each_row, rows_of
 from torch.optim import SGD
 from transformers import AutoTokenizer, get_scheduler
@@ -59,7 +59,7 @@ def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case
     return {"prompt": prompt, "completion": [answered], "case_id": case}
 
 
-@pytest.fixture(scope="module")
+@module_fixture
 def encoder(tiny_model) -> PromptEncoder:
     return PromptEncoder.from_checkpoint(str(tiny_model))
 
@@ -212,7 +212,7 @@ ZERO3 = [path for path in MACHINES if path.stem.startswith("zero3")]
 PAPER = Path("recipes/runs/automedeval-13b")
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Json:
     """Return what a YAML file of the repository holds."""
     return read_yaml(ROOT / path)
 
@@ -225,7 +225,7 @@ def command(path: Path) -> dict[str, str]:
     return {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
 
 
-def update_rows(flags: dict[str, str], run: dict[str, Any]) -> int:
+def update_rows(flags: dict[str, str], run: Json) -> int:
     """Return how many rows one update of a command sees."""
     machine = read(Path(flags["--config_file"])) if "--config_file" in flags else {}
     processes = flags.get("--num_processes") or machine["num_processes"]
@@ -283,16 +283,14 @@ def test_the_chat_template_of_the_13b_runs_continues_its_own_prompt(tiny_model):
 # --- machines ---------------------------------------------------------------------------------------------------------
 
 
-def deepspeed_settings() -> dict[str, Any]:
+def deepspeed_settings() -> Json:
     """Return DeepSpeed's settings, as a process finds them."""
     from accelerate.utils import DeepSpeedPlugin
 
     return DeepSpeedPlugin().deepspeed_config
 
 
-def launched(
-    *given: str, found_by: Callable[[], Any] = deepspeed_settings
-) -> tuple[dict[str, Any], Any]:
+def launched(*given: str, found_by: Callable[[], Any] = deepspeed_settings) -> tuple[Json, Any]:
     """Return what `accelerate launch` starts processes with, and the settings that they find; start none."""
     import torch.distributed.run
     from accelerate.commands.launch import launch_command, launch_command_parser
@@ -311,7 +309,7 @@ def launched(
     return found[0], found[1]
 
 
-def memory_program() -> dict[str, Any]:
+def memory_program() -> Json:
     """Return the names of benchmarks/training_memory.py."""
     return runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
 
