@@ -53,7 +53,7 @@ def script(chat, says):
     """Let a chat write this text, and no other."""
     ids = chat.tokenizer(says, add_special_tokens=False).input_ids
     steps = iter([*ids, 2])
-    chat._chooser = lambda run: lambda logits: torch.full((len(logits),), next(steps))
+    chat._choose = lambda batch, logits: torch.full((len(logits),), next(steps))
 
 
 def prompts(name, rationale, count=7) -> list[Prompt]:

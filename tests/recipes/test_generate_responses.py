@@ -186,7 +186,7 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     set_up(chat)
     ids = chat.tokenizer("Rest.\n### Instruction: What", add_special_tokens=False).input_ids
     script = iter([*ids, 2])
-    chat._chooser = lambda rows: lambda logits: torch.full((len(logits),), next(script))
+    chat._choose = lambda batch, logits: torch.full((len(logits),), next(script))
     ((_, got),) = chat.answer([response_prompt(Case("c", "And now?", ()), "base")])
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 

@@ -331,7 +331,7 @@ class LocalChat(Chat):
             reply.spent += len(shared) + len(ids)
 
     def _choose(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
-        """Return a token for each row of logits: the likeliest, or with a temperature a sampled one."""
+        """Return a token for each row of logits: the likeliest, or a sampled one."""
         if not self.temperature:
             return logits.argmax(dim=-1)
         return draw(batch.rows, logits, self.temperature, self.top_k)
