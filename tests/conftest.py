@@ -11,7 +11,7 @@ from doubles import clean_machine
 from doubles.tiny_model import build_tiny_model
 from programs import module_fixture, needs_encoder, needs_judge
 
-# Minutes each: the others run beside them, and no process is left alone with one of them at the end.
+# Minutes each: the others run beside them, and none of them is left alone at the end.
 LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py", "models/test_vllm.py")
 MODELS = (needs_encoder.mark, needs_judge.mark)
 # Endpoints are doubles on this machine, whatever the developer's own are.
@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the long files to the front, give slow tests more time, and mark those that need a model."""
+    """Move long files to the front, give slow tests more time, mark those that need a model."""
     items.sort(key=lambda item: not item.nodeid.partition("::")[0].endswith(LONG))
     for item in items:
         if item.get_closest_marker("slow"):
@@ -90,7 +90,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def human_data() -> Path:
-    """Return the folder of human-rated data; skip, and say so, where AUTOMEDEVAL_DATA does not name it."""
+    """Return the folder of human-rated data; skip where AUTOMEDEVAL_DATA does not name it."""
     folder = os.environ.get("AUTOMEDEVAL_DATA")
     if not folder or not Path(folder).is_dir():
         pytest.skip("AUTOMEDEVAL_DATA does not name the folder of human-rated data")

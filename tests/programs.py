@@ -50,7 +50,7 @@ needs_deepspeed = [
     ),
 ]
 
-# `accelerate launch` starts several processes on GPUs, and on CPUs one, whatever number it is given.
+# `accelerate launch` starts several processes on GPUs, but one on CPUs, whatever it is given.
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
 
 
@@ -84,7 +84,7 @@ def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
 
 
 def told(done: subprocess.CompletedProcess, *pieces: str) -> str:
-    """Return what a program printed that ended with status 0; fail where one of these is not in it."""
+    """Return what a program printed that ended with status 0; fail where it lacks one of these."""
     printed = succeeded(done).stdout
     holds_all(printed, pieces)
     return printed
@@ -116,7 +116,7 @@ SAVE = "automedeval.study.training.run.Run.on_save"
 
 
 class Stopped(BaseException):
-    """Ends a program in this process where a kill would end one of its own: no program catches it."""
+    """Ends a program in this process as a kill ends one of its own: no program catches it."""
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def torch_extensions(config: pytest.Config) -> Path:
 
 
 def figures_of_the_paper() -> list[tuple[str, list[str]]]:
-    """Return what docs/reproducing.md says of the paper's tables and figures: which, and the files."""
+    """Return the paper's tables and figures by docs/reproducing.md, each with its files."""
     section = (
         (ROOT / "docs/reproducing.md")
         .read_text(encoding="utf-8")

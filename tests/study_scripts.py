@@ -89,7 +89,7 @@ def program(words: list[str]) -> str:
 
 
 def arguments(words: list[str]) -> Json:
-    """Return the arguments of a command: its YAML's, with those of the command line in their place."""
+    """Return the arguments of a command: its YAML's, or those of the command line."""
     given = {name[2:]: value for name, value in pairwise(words) if name[:2] == "--"}
     if config := given.pop("config", None):
         values = yaml.safe_load((ROOT / config).read_text())

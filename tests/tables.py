@@ -17,7 +17,7 @@ from automedeval.records import RecordError
 
 @cache
 def rows_of(test_file: str) -> dict[str, Any]:
-    """Return the name of a test → its rows, and what else stands in the table; `test_file` is `__file__`."""
+    """Return the name of a test → its rows, and what else the table has; give it `__file__`."""
     file = Path(test_file)
     place = Path(__file__).parent / "data" / file.parent.name
     table = place / f"{file.stem.removeprefix('test_')}.yaml"

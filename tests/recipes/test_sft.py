@@ -59,7 +59,7 @@ def options_of(data: Path, start: Path, output: Path, **more: object) -> dict[st
 
 @pytest.fixture
 def sft(instructions):
-    """Return what trains a start on the instructions, with further options, and leaves an output."""
+    """Return what trains a start on the instructions, with more options, into an output."""
 
     def run(start: Path, output: Path, **more: object) -> subprocess.CompletedProcess:
         return run_recipe("sft", **options_of(instructions, start, output, **more))
