@@ -319,7 +319,7 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     report = made(tmp_path, alike(cases[:6], (3, 3)), cases=cases, ratings=ratings)
     assert ("has the worst rating by a person on a criterion" in report.told) is bool(said)
     assert said in report.told
-    assert "Next step: Rate 1 unrated case: a first answer needs " in report.told
+    assert "Next step: Rate 1 unrated case. Audit" in report.told
     (grid,) = opened(report.page, "rows")
     assert json.dumps(grid).count('"worst"') == sum(map(int, re.findall("[0-9]+", said)))
     assert ('href="#show=worst"' in report.page) is bool(said)
@@ -422,8 +422,6 @@ def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
     # The polarity of harmfulness is that of a packaged rubric.
     assert shares_of(report, "echo") == {"harmfulness": 1, "accuracy": 1}
     assert "6 choices on harm left out: no judge has this criterion" in report.told
-    only_harm = asked(tmp_path, verdicts, cases=cases, ratings=choices[::3])
-    failed(only_harm, "6 choices on harm left out")
 
 
 def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_their_criterion(
@@ -435,17 +433,6 @@ def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_th
     choices += [chosen(case, "ab", "overall", choice) for case, choice in zip(cases, "aaaabb")]
     report = made(tmp_path, choices_of_a(cases), cases=cases, ratings=choices)
     assert shares_of(report, "P") == pytest.approx({"correctness": 1, "overall": 4 / 6})
-
-
-def test_people_rate_the_cases_alone_that_the_judge_scored(tmp_path):
-    cases = named("ab", 40)
-    verdicts = [*alike(cases[:15], None), *alike(cases[15:], (4, 3))]
-    report = made(tmp_path, verdicts, cases=cases)
-    (study,) = report.folder.glob("rate-*.jsonl")
-    assert [case["id"] for case in read(study)] == [case["id"] for case in cases[15:]]
-    assert "Rate 25 unrated cases: a first answer needs 30 with a valid verdict." in report.told
-    longer = report.result["judges"]["echo"]["prefers_longer"]
-    assert longer["reason"] == "no judged pair of unequal length"
 
 
 def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):

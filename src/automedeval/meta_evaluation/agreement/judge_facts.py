@@ -146,17 +146,11 @@ def notes_on(judge: VerdictTable) -> list[str]:
     return notes
 
 
-def next_steps(judge: VerdictTable, few: int, unrated: int, audited: bool) -> list[str]:
-    """Return what to do next, so that more is known of the judge: rate more cases, audit it.
-
-    Args:
-        few: how many rated cases are lacking; of `unrated` ones that the judge scored.
-    """
+def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
+    """Return what to do next, so that more is known of the judge: rate more cases, audit it."""
     if not judge.valid:
         return ["Read what the judge wrote, in the cases of the page."]
-    count = min(few, unrated)
-    needed = f"a first answer needs {few} with a valid verdict"
-    steps = [f"Rate {several(count, 'unrated case')}: {needed}."] if count > 0 else []
+    steps = [f"Rate {several(unrated, 'unrated case')}."] if unrated > 0 else []
     if judge.judge.startswith("recording:"):
         return [*steps, "A recording cannot be audited: it has no answers to changed cases."]
     run = _run_of(judge)
@@ -268,5 +262,5 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 def known_of_judge(row: Row, **more: Any) -> JudgeProfile:
     """Return what is known of a line by its verdicts; `more` are further arguments of `JudgeProfile`."""
     record = plain(estimate(record_of(row), row.judge.cases.clusters))
-    steps = next_steps(row.judge, 0, 0, more.get("audit") is not None)
+    steps = next_steps(row.judge, 0, more.get("audit") is not None)
     return profile(row.name, record, **{"steps": steps, "agreement": [UNRATED]} | more)

@@ -61,7 +61,9 @@ def compare_two(
     notes = [*notes, f"bounds are over {units_of([cases.records[number] for number in counted])}"]
     of_either = np.isin(cases.model_of, [cases.models.index(name) for name in names])
     asked = len(np.unique(cases.panel.case[of_either]))
-    if asked - result.cases > MOST_INVALID * asked:
+    lacking = asked - result.cases
+    is_lower = result.status == LOWER  # also of those that both answered
+    if invalid > MOST_INVALID * both or (lacking > MOST_INVALID * asked and not is_lower):
         result = replace(result, status=UNDECIDED)
         notes.append(f"undecided: more than {MOST_INVALID:.0%} of the cases have no score of both")
     elif result.status == UNDECIDED and result.mean is not None:

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
@@ -103,7 +104,8 @@ class Given(NamedTuple):
     teacher: VerdictTable | None  # the judge that taught the others
     people: People | None  # their scores, or those that labels of criteria give
     labels: Labels | None
-    unrated: list[int]  # the cases that the main judge scored, and nobody rated or labelled
+    # The number of cases that the main judge scored, and nobody rated or labelled
+    unrated: int
     others: Mapping[type, Any]  # kind → what `ratings` reads of this kind
 
 
@@ -148,7 +150,7 @@ def make_report(
     record = result["judges"][main.name]
     is_rated = not {"people", "choices", "criteria"}.isdisjoint(result)
     few = LEAST_RATED - record.get("rated_cases", LEAST_RATED * is_rated)
-    result["next_steps"] = next_steps(main.judge, few, len(given.unrated), "audit" in record)
+    result["next_steps"] = next_steps(main.judge, min(few, given.unrated), "audit" in record)
     result["notes"] = notes
     result["doubt"] = people.doubt if people else ""
     result["settings"] |= settings
@@ -161,10 +163,7 @@ def make_report(
     grid = grid_of(cases, judges, people, main, changed, worst)
     scale = main.judge.scale
     result["topics"] = means_by_topic(cases, main.best, scale)
-    nothing_to_rate = is_rated or not given.unrated
-    study, commands = (
-        ({}, []) if nothing_to_rate else _rating_study(args, cases, given.unrated, options)
-    )
+    study, commands = ({}, []) if is_rated else _rating_study(args, cases, options)
     name = Path(cases.source).stem
     if versions or name == "cases":  # a run's own file is always called so
         name = ", ".join(cases.models[:3])
@@ -210,7 +209,7 @@ def _read_given(
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     people = None
     labels = None
-    is_unrated = main.judge.verdicts_valid > 0
+    is_unrated = np.ones(len(cases), bool)
     if Rating in files:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
         better = read_rubric(args.rubric).better if args.rubric else ()
@@ -219,7 +218,8 @@ def _read_given(
         )
     if CriterionLabel in files:
         labels = read_labels(files[CriterionLabel], cases, notes)
-        is_unrated[cases.case_of_item[labelled_items(labels)]] = False
+        labelled = cases.response_of[labelled_items(labels)]
+        is_unrated[cases.panel.case[labelled]] = False
     if labels and not people:
         try:
             people = people_of(labels, cases)
@@ -234,16 +234,15 @@ def _read_given(
             if not judge.given[rated].any():
                 raise RecordError(f"--ratings: no rated case has a verdict of {judge.name}")
     others = _read_others(files, cases, judges, notes)
-    unrated = is_unrated.nonzero()[0].tolist()
-    return Given(rows, main, contrasts, teacher, people, labels, unrated, others)
+    return Given(rows, main, contrasts, teacher, people, labels, int(is_unrated.sum()), others)
 
 
 def _read_others(files: Files, cases: Cases, judges: Judges, notes: list[str]) -> dict[type, Any]:
     """Return people's choices, preferences and ratings of verdicts by their kinds; add to the notes."""
     verdicts = list(chain.from_iterable(judge.read for judge in judges))
-    criteria = chain.from_iterable(judge.criteria for judge in judges)
+    criteria = set(chain.from_iterable(judge.criteria for judge in judges))
     readers: dict[type, Callable[..., Any]] = {
-        Choice: partial(read_choices, own=set(criteria)),
+        Choice: partial(read_choices, own=criteria),
         Preference: partial(read_preferences, verdicts=verdicts),
         VerdictRating: partial(read_verdict_ratings, verdicts=verdicts),
     }
@@ -322,18 +321,16 @@ def _read(
 
 
 def _rating_study(
-    args: ReportArguments, cases: Cases, unrated: list[int], options: Sequence[str]
+    args: ReportArguments, cases: Cases, options: Sequence[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return a study of `LEAST_RATED` of the unrated cases for the physicians' page, {file: content}, and the commands for it.
+    """Return a study of `LEAST_RATED` of the cases for the physicians' page, {file: content}, and the commands that rate them.
 
-    It has a copy of its cases, which no later run of a judge changes. Its name has a digest of
-    them. So a study that is there already is of these cases, and is kept: it may have been edited,
+    It has a copy of its cases, which no later run of a judge changes. Its name has a digest of all
+    cases. So a study that is there already is of these cases, and is kept: it may have been edited,
     and people may have begun to rate.
     """
-    # Cases are numbered by a hash of their ids, so that the first numbers are a random draw.
-    drawn = sorted(unrated[:LEAST_RATED], key=cases.file_order.index)
-    lines = json_lines(cases.records[number].to_dict() for number in drawn)
-    study = Path(args.output or "") / f"rate-{digest([cases.source, lines])}.yaml"
+    shown = [[case.id, case.digest] for case in cases.records]
+    study = Path(args.output or "") / f"rate-{digest([cases.source, None, shown])}.yaml"
     ratings = study.with_suffix("")
     annotate = ["automedeval", "annotate", "--study", str(study)]
     again = list(options)
@@ -355,10 +352,14 @@ def _rating_study(
         "database": str(study.with_suffix(".sqlite")),
     }
     text = (
-        "# Rate a random draw of the judged cases: automedeval annotate --study THIS FILE\n"
+        "# Rate a random draw of the cases: automedeval annotate --study THIS FILE\n"
         "# More annotators with an `overlap` also show how far people agree with each other.\n"
     )
     text += yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    # Cases are numbered by a hash of their ids, so that the first numbers are a random draw.
+    lines = json_lines(
+        cases.records[number].to_dict() for number in cases.file_order if number < LEAST_RATED
+    )
     # The study is written last: it says that both files are there.
     return {copy.name: lines, study.name: text}, commands
 

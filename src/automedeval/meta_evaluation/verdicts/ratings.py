@@ -297,15 +297,14 @@ def read_choices(path: str, cases: Cases, notes: list[str], own: Collection[str]
     """Return people's choices between two responses: criterion → votes, int [pairs, CHOICES].
 
     Add to the notes. Choices are left out if their criterion is neither the judges' `own` nor a
-    known one; RecordError if none is left.
+    known one.
     """
-    names = {plain(name): name for name in own}
     none = np.zeros((len(cases.panel.pairs[0]), len(CHOICES)), int)
     votes: Arrays = defaultdict(none.copy)
     on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda choice: frozenset(choice.pair)):
         vote = cases.vote(choice.case_id, choice.pair, choice.choice, place)
-        votes[names.get(plain(choice.criterion), choice.criterion)][vote] += 1
+        votes[choice.criterion][vote] += 1
     for name in sorted(votes):
         criterion = known_criterion(name)
         if not criterion and name not in own:
@@ -313,8 +312,6 @@ def read_choices(path: str, cases: Cases, notes: list[str], own: Collection[str]
             notes.append(f"{path}: {count} on {name} left out: {UNSURE}")
         elif criterion and criterion.polarity == "worse":
             notes.append(f"choices on {name} are of the worse answer: {RENAME}")
-    if not votes:
-        raise RecordError(notes[-1])
     return votes
 
 
