@@ -92,14 +92,14 @@ _PATTERNS = {
     r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?<!\d )\.\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)",
     # Atomic: "twenty-five" and "one-hundred-five" are no ranges; "one hundred and two hundred mg" are two numbers.
     "in_words": r"(?>(?:@tens[ -]@ones|@shares|@tens|@teens|@ones)\b)",
-    # "On days 1 to 3 and half a tablet", or "a third of a tablet", are two numbers.
-    "added": r"(?!half\b|a[ -]third|@shares of\b)@in_words",
+    # "On days 1 to 3 and half a tablet" has two numbers.
+    "added": r"(?!half (?:an?|of)\b)@in_words",
     "hundreds": r"(?:[ -]hundred(?: and @added|(?>(?:[ -]@added)?)))?",
     "behind_scale": r"(?: and @added@hundreds|(?>(?:[ -]@added@hundreds)?))",
     "number": r"(?:@digits|@in_words|a(?= @scales\b))"
-    r"(?: and (?:(?=@shares\b)@added|(?:[1-9]/[1-9]|[½¼¾⅓⅔])(?! of\b)))?"
+    r"(?: and (?:(?=@shares\b)@added|[1-9]/[1-9]|[½¼¾⅓⅔]))?"
     r"@hundreds(?:[ -]million@behind_scale)?(?:(?<!million)[ -]thousand@behind_scale)?",
-    "scaled": r"(?:(?!@scales).)+(?:[ -]@scales)+",  # "three hundred", not "two thousand five hundred"
+    "scaled": r"(?:(?!@scales).)+(?:[ -]@scales)+",
     "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
     r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)",
     "age": r"[- ](?:old|of age)",
@@ -123,12 +123,11 @@ _PATTERNS = {
     "once": r"(once |(?:one|1) time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
     "limit_before": r"@limits(?: a total of| about| of)?\W*$",
     "of_a_dose": r"(?:daily|single|total|safe|recommended|dose|amount)",
-    # "4 g is the maximum for adults", not "500 mg is the maximum strength"
     "is_most": r"(?:is|are|as)(?: the| a| your)? "
-    r"(?:most you|(?:most|max(?:imum)?(?: @of_a_dose)*)@alone)",
+    r"(?:most you|max(?:imum)?(?! (?:strength|size|length|number)))",
     # "40 mg a day, max 5 days" limits the days alone.
     "most_alone": r"(?:@most|@is_most)\b"
-    r"(?!(?:[\s.:|*]+(?:@of_a_dose|for|of|is|every))*"
+    r"(?!(?:[\s.:|*]+(?:@of_a_dose|for|of|is))*"
     r"[\s.:|*]+(?:[\d½¼¾⅓⅔]|@in_words|@times\b))",
     "limit_after": r"(?: of \w+)?@a_period?\W*(?:@limits_behind\b|@most_alone)",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
@@ -264,10 +263,11 @@ def _ends(match: re.Match) -> tuple[float, float]:
     groups = match.groupdict()
     high = groups.get("times") or groups.get("high") or "1"
     low = _value(groups.get("few") or groups.get("low") or high)
-    is_scaled = _READ["scaled"].fullmatch(high) and not groups.get("lower")
-    for word, factor in _KNOWN["scales"].items() if is_scaled else ():  # "two to three hundred"
-        if word in high.lower() and low * factor < _value(high):
-            low *= factor
+    scaled = _READ["scaled"].match(high)
+    if scaled and not groups.get("lower"):  # "two to three hundred and fifty"
+        for word, factor in _KNOWN["scales"].items():
+            if word in scaled[0].lower() and low * factor < _value(scaled[0]):
+                low *= factor
     return low, _value(high)
 
 
