@@ -305,6 +305,8 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
     """
     if isinstance(cell, dict):
         cell = cell.get("email") or cell.get("username") or cell.get("id")
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)  # a column of whole numbers with a blank
     text = "" if cell is None else str(cell)
     return text if text in names else text.strip(" \t\r\n\xa0")
 
