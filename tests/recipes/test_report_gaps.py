@@ -432,7 +432,7 @@ def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_th
     choices = [chosen(case, "ab", "Correctness", "a") for case in cases]
     choices += [chosen(case, "ab", "overall", choice) for case, choice in zip(cases, "aaaabb")]
     report = made(tmp_path, choices_of_a(cases), cases=cases, ratings=choices)
-    assert shares_of(report, "P") == pytest.approx({"correctness": 1, "overall": 4 / 6})
+    assert shares_of(report, "P") == pytest.approx({"Correctness": 1, "overall": 4 / 6})
 
 
 def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):

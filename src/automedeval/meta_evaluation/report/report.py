@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
@@ -209,7 +208,7 @@ def _read_given(
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     people = None
     labels = None
-    is_unrated = np.ones(len(cases), bool)
+    is_unrated = main.judge.verdicts_valid > 0
     if Rating in files:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
         better = read_rubric(args.rubric).better if args.rubric else ()
