@@ -6,7 +6,7 @@ A record that does not fit the cases is an error with file and line. What is lef
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import zip_longest
 from operator import attrgetter
 
@@ -284,8 +284,9 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
         )
 
 
+@cache  # it reads all packaged rubrics
 def known_criterion(name: str) -> Criterion | None:
-    """Return the criterion of a rubric of pairs, or one whose name says that more is better."""
+    """Return the packaged criterion of pairs, or one whose name says that more is better."""
     for rubric in map(read_rubric, packaged_rubrics()):
         for criterion in rubric.criteria:
             if rubric.mode == "pairwise" and criterion.name == plain(name):
