@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, combinations
+from operator import sub
 from statistics import median, multimode
 from typing import Any
 
@@ -414,7 +415,8 @@ class Loops:
         points = []
         for name in self.annotators:
             shared = self.shared(name)
-            points.append(shared)
+            means = [mean(side) for side in zip(*shared.values())]
+            points.append({place: tuple(map(sub, both, means)) for place, both in shared.items()})
             if self.anonymous:
                 sides = [dict(zip(shared, side)) for side in zip(*shared.values())] or [{}, {}]
                 others, own = map(self.relations, sides)

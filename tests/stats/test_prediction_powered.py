@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from factories import read_json
 from programs import ROOT, flags, module_fixture, succeeded
 from scipy.stats import t, ttest_1samp
 
+from automedeval.stats.bootstrap import only
 from automedeval.stats.prediction_powered import LEAST_RATED, prediction_powered
 
 
@@ -44,7 +46,7 @@ def test_one_response_a_case_gives_the_published_closed_form():
     f = judge[rated]
     unrated = judge[~rated]
     more = 1 + len(y) / len(unrated)
-    weight = covariance(y, f) / (more * judge.var(ddof=1))
+    weight = covariance(y, f) / (more * f.var(ddof=1))
     rest = y - weight * f
     of_rated = rest.var(ddof=1) / len(y)
     of_unrated = weight**2 * unrated.var(ddof=1) / len(unrated)
@@ -69,12 +71,12 @@ def test_cross_fitting_is_one_case_or_cluster_left_out_at_a_time(clusters):
     corrected = []
     for case in rated:
         others = rated[clusters[rated] != clusters[case]]
-        gamma = covariance(people[others], judge[others]) / judge.var(ddof=1)
-        above = judge[case] - judge.mean()
+        gamma = covariance(people[others], judge[others]) / judge[others].var(ddof=1)
         gammas.append(gamma)
-        corrected.append(people[case] - gamma * above)
+        corrected.append(people[case] - gamma * (judge[case] - judge.mean()))
     powered = prediction_powered(people, judge, clusters=clusters)
-    value = np.mean(corrected)
+    gaps = judge[rated] - np.delete(judge, rated).mean()
+    value = np.mean(people[rated] - np.multiply(gammas, gaps) * 275 / 300)
     found = powered["prediction_powered"]
     assert found.value == pytest.approx(value, rel=1e-12)
     gamma = np.mean(gammas)
@@ -91,6 +93,14 @@ def test_cross_fitting_is_one_case_or_cluster_left_out_at_a_time(clusters):
     error = np.sum(sums**2) ** 0.5
     assert width(found) == pytest.approx(2 * t.ppf(0.975, count - 1) * error)
     assert found.cases == count
+
+
+def test_no_draw_is_favoured():
+    """The mean of the estimates of all draws of 10 cases from 12 is the mean of these, however skewed their scores are."""
+    y, judge = np.exp(np.random.default_rng(0).normal(0, 2, (2, 12)))
+    draws = (only(y, np.isin(range(12), rated)) for rated in combinations(range(12), 10))
+    values = [prediction_powered(people, judge + y)["prediction_powered"].value for people in draws]
+    assert np.mean(values) == pytest.approx(y.mean(), rel=1e-12)
 
 
 def test_classical_and_naive_are_what_they_say():

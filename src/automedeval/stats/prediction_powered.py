@@ -11,24 +11,24 @@ Angelopoulos, Duchi, Zrnic 2023, "PPI++". In survey statistics it is the regress
 1977, chapter 12).
 
 **The estimate.** Case i of N has people's value Y_i if it is among the n rated cases, and the judge's value F_i. The target is
-θ = E[Y]. The centred judge g_i is F_i less its mean over all cases with a valid verdict, and 0 for a case without one. Its sum
-over all N cases is 0. The estimate is the mean over the rated cases of Y_i - γ g_i.
+θ = E[Y]. The centred judge g_i is F_i less its mean over all cases with a valid verdict, and 0 for a case without one. The
+estimate is the mean over the rated cases of Y_i - λ (g_i - ḡ), where ḡ is the mean of g over the unrated cases.
 
-Any γ is valid, because the mean of g over a random draw estimates the mean of g, which is 0. γ = 0 is the classical estimate;
-it is the estimate of PPI++ with λ = γ (N - n) / N. A case without a valid verdict has g_i = 0 whether it is rated or not, and
-its rating counts in full; without such cases, the others would not be a draw from the same population.
+Any λ is valid, because g_i and ḡ have the same expectation. λ = 0 is the classical estimate. A case without a valid verdict
+has g_i = 0 whether it is rated or not, and its rating counts in full; without such cases, the others would not be a draw from
+the same population.
 
-**Its variance.** With residuals e_i = Y_i - θ̂ and r_i = e_i - γ g_i,
+**Its variance.** With γ = λ N / (N - n), residuals e_i = Y_i - θ̂ and r_i = e_i - γ g_i,
 
     V = Σ_rated (r_i / n + γ g_i / N)² + Σ_unrated (γ g_i / N)²,
 
 a sum over cases. Both sums are taken about their means and multiplied by k / (k - 1), k their number of terms; V is then the
-published closed form, Var(Y - λf) / n + λ² Var(f) / (N - n). V is smallest at γ = Cov(e, g) / Var(g), with all N cases in the
-denominator.
+published closed form, Var(Y - λf) / n + λ² Var(f) / (N - n). V is smallest at γ = Cov(e, g) / Var(g).
 
-**Small samples.** If γ is fitted to the cases that it corrects, their residuals are too small. So each rated case gets the
-γ_i that the other rated cases determine (leave-one-out cross-fitting, in closed form). A judge without information then costs
-about 0.5 % of the width at n = 100. Quantiles are Student's, with n - 1 degrees of freedom.
+**Small samples.** If γ is fitted to the cases that it corrects, their residuals are too small, and the estimate is biased where
+scores are skewed. So each rated case gets the γ_i that the other rated cases determine: the slope of people's values on the
+judge's among them. No γ_i sees its own case or ḡ, and so the estimate has no bias for any n. A judge without information then
+costs about 0.5 % of the width at n = 100. Quantiles are Student's, with n - 1 degrees of freedom.
 
 **Clusters.** Where cases depend on each other, each square is that of the sum over a cluster, rated and unrated cases together;
 k and the degrees of freedom count clusters; and γ_i is determined by the rated cases of other clusters.
@@ -52,9 +52,11 @@ from automedeval.stats.bootstrap import (
     Estimate,
     Tree,
     binomial_interval,
+    divide,
     in_clusters,
     is_known,
     means_at,
+    only,
 )
 
 LEAST_RATED = 10  # rated cases, or clusters of them, needed to estimate the weight of a judge
@@ -103,14 +105,18 @@ def prediction_powered(
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing
         return result | {"weight": 0.0}
     g = centred(judge, valid)
-    gamma = _gamma(y, g[is_rated], n, float(g @ g), clusters[is_rated])
+    of_rated = g[is_rated]
+    gamma = _gamma(y, of_rated, clusters[is_rated]) if rated < n else np.zeros(n)
     trust = float(gamma.mean())
-    corrected = y - gamma * g[is_rated]
-    value = float(corrected.mean())
+    gaps = (
+        n - rated
+    ) / n * of_rated + of_rated.sum() / n  # from the mean of the unrated, times (N - n) / N
+    value = float(np.mean(y - gamma * gaps))
+    residuals = y - gamma * of_rated
     part = is_rated.astype(int)
     k = np.array([len(np.unique(clusters[~is_rated])), independent])  # by part
     terms = trust * (g - means_at(g, part, 2)[part]) / n
-    terms[is_rated] += (corrected - value) / rated
+    terms[is_rated] += (residuals - residuals.mean()) / rated
     sums = np.bincount(clusters, terms * np.sqrt(k / np.maximum(1, k - 1))[part])
     variance = float(sums @ sums)
     interval = _interval(value, variance, rated, independent, bounds)
@@ -136,21 +142,17 @@ def mean_over_cases(values: ndarray, clusters: ndarray, bounds: Bounds = None) -
     return _interval(value, _variance(independent), n, count, bounds)
 
 
-def _gamma(y: ndarray, g: ndarray, n: int, squares: float, clusters: ndarray) -> ndarray:
-    """Return γ of every rated case, fitted to those of other clusters; 0 for a judge with constant values.
-
-    `squares` is the sum of g² over all n cases.
-    """
-    if n == len(y) or squares <= NOTHING:
-        return np.zeros(len(y))
+def _gamma(y: ndarray, g: ndarray, clusters: ndarray) -> ndarray:
+    """Return γ of every rated case: the slope of y on g in those of other clusters; 0 where g is constant there."""
 
     def elsewhere(values: ndarray) -> ndarray:  # their sum over the other clusters
         return values.sum() - np.bincount(clusters, values)[clusters]
 
     count = elsewhere(np.ones(len(y)))
-    mean = elsewhere(y) / count  # θ̂ without the cluster
-    products = elsewhere(y * g) - mean * elsewhere(g)
-    return products / (count - 1) / (squares / (n - 1))
+    mean = elsewhere(g) / count
+    squares = elsewhere(g * g) - mean * elsewhere(g)
+    products = elsewhere(y * g) - mean * elsewhere(y)
+    return np.nan_to_num(divide(products, only(squares, squares > NOTHING)))
 
 
 def _interval(value: float, variance: float, n: int, cases: int, bounds: Bounds) -> Estimate:

@@ -18,13 +18,14 @@ OF_A_JUDGE = ("rubric", "verdicts", "valid_rate", "prefers_longer", "prefers_fir
 MEASURED = (
     "Judges, and how far they agree with people: by their whole scores or choices, of one that gives neither by its expected "
     "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores, or "
-    "means of several criteria, if there are any; chance is 0.5. Invalid verdicts count as wrong"
+    "means of several criteria, if there are any; chance is 0.5. Invalid verdicts count as wrong. Correlations of one rater "
+    "are of scores less each rater's mean"
 )
 TOPICS = "Topics with most cases: mean scores in the cases with a score of each of them, by"
 COMPARED = "Differences in concordance, paired over cases; p is adjusted for their number (Holm)"
 FEW = (
-    "Models by a judge and the ratings of some cases, if these are a random draw of all. Weight: "
-    "the mean of the judge's weights, each fitted without its case. Worth: how many rated cases "
+    "Models by a judge and the ratings of some cases, if these are a random draw of all; means also if all models have the "
+    "same raters. Weight: the mean of the judge's weights, each fitted without its case. Worth: how many rated cases "
     "would say as much without the judge. Differences are from"
 )
 TABLE_2 = (

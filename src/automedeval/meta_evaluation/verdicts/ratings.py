@@ -164,7 +164,8 @@ def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarra
 
     Args:
         ratings: float [criteria, units, raters].
-        case: the case of each unit, of responses; their criteria are then those that all such responses of the case have.
+        case: the case of each unit, of responses; their criteria are then those that all such responses of the case have, and
+            each side is less its mean for the rater: a strict one is not one who disagrees.
     """
     there = is_known(ratings)
     total, count = np.nansum(ratings, axis=2, keepdims=True), there.sum(axis=2, keepdims=True)
@@ -172,8 +173,10 @@ def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarra
     both = there & is_known(others)
     if case is not None:
         both &= _shared(both, case)
-    sides = (only(values, both) for values in (others, ratings))
-    return [mean_along(side, 0).T.ravel() for side in sides]
+    sides = [mean_along(only(values, both), 0) for values in (others, ratings)]
+    if case is not None:
+        sides = [side - mean_along(side, 0) for side in sides]
+    return [side.T.ravel() for side in sides]
 
 
 def _shared(there: ndarray, case: ndarray) -> ndarray:
