@@ -99,6 +99,7 @@ class JudgeProfile:
     unread: Mapping[str, int] = field(default_factory=dict)
     on_criteria: bool = False  # whether it says which criteria of a case are met
     calibrated: bool = False
+    changed: str = ""  # what it did otherwise for one of two versions, in words
     steps: Sequence[str] = ()  # what to do next, in words or as commands
     # Model → number of its answers with a number that differs from the reference, of those compared, and the worst in words.
     differs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -118,8 +119,11 @@ class JudgeProfile:
 def is_trusted(profile: JudgeProfile) -> bool:
     """Return whether a model may be called better by this judge, and not only "wins more pairs".
 
-    People's ratings show the judge above every baseline, or an audit shows that it marks dangerous answers down.
+    People's ratings show the judge above every baseline, or an audit shows that it marks dangerous answers down; and it was
+    the same for all models.
     """
+    if profile.changed:
+        return False
     return profile.outcome == "better" or (profile.audit is not None and profile.audit.enough)
 
 

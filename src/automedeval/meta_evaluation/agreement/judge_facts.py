@@ -48,7 +48,7 @@ UNRATED = "Not measured yet: the report compares it with people's ratings or lab
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
 RECORDED = (
-    "blind_to", "differs", "empty", "foreign", "on_criteria", "orders", "prefers_longer",
+    "blind_to", "changed", "differs", "empty", "foreign", "on_criteria", "orders", "prefers_longer",
     "rationale_faults", "uncompared", "unread",
 )  # fmt: skip
 
@@ -198,6 +198,7 @@ def record_of(row: Row) -> JsonObject:
         "blind_to": blind_to(judge),
         "settings": judge.settings,
         "checkpoint": judge.checkpoint,
+        "changed": judge.changed,
         "differs": differing_by_model(judge),
         "uncompared": sum(marks is None for marks in differing(judge).values()),
         "verdicts": int(judge.verdicts_due.sum()),

@@ -29,7 +29,8 @@ def compare_two(
 ) -> tuple[JsonObject, list[str]]:
     """Compare two candidates on the cases in which both have a score.
 
-    A case without a score of both is left out and counted. The gate stays undecided if there are too many of them.
+    A case without a score of both is left out and counted. The gate stays undecided if there are too many of them, or if the
+    judge was not the same for both.
 
     Args:
         notes: those on the files.
@@ -56,26 +57,29 @@ def compare_two(
     differences = np.subtract(*row.ranking_values[sides])
     result = gate(differences, by, float(np.ptp(row.judge.scale)), cases.cluster_of[sides[0]])
     both = len(differences)
-    invalid = both - result.cases
     counted = cases.panel.case[sides[0][is_known(differences)]]
     notes = [*notes, f"bounds are over {units_of([cases.records[number] for number in counted])}"]
     of_either = np.isin(cases.model_of, [cases.models.index(name) for name in names])
     asked = len(np.unique(cases.panel.case[of_either]))
     lacking = asked - result.cases
+    unscored = both - result.cases
     is_lower = result.status == LOWER  # also of those that both answered
-    if invalid > MOST_INVALID * both or (lacking > MOST_INVALID * asked and not is_lower):
-        result = replace(result, status=UNDECIDED)
-        notes.append(f"undecided: more than {MOST_INVALID:.0%} of the cases have no score of both")
+    why = ""
+    if row.judge.changed:
+        why = "the judge was not the same for both"
+    elif unscored > MOST_INVALID * both or (lacking > MOST_INVALID * asked and not is_lower):
+        why = f"more than {MOST_INVALID:.0%} of the cases have no score of both"
     elif result.status == UNDECIDED and result.mean is not None:
         many = "no number of" if result.needed is None else f"about {result.needed:,}"
-        notes.append(
-            f"undecided: {many} cases or clusters would do, if the difference is as estimated "
+        why = (
+            f"{many} cases or clusters would do, if the difference is as estimated "
             f"(power {POWER:.0%})"
         )
-    if both < len(cases):
-        notes.append(
-            f"{len(cases) - both} of {len(cases)} cases do not have a response of both: left out"
-        )
+    if why:
+        result = replace(result, status=UNDECIDED)
+        notes.append(f"undecided: {why}")
+    if both < asked:
+        notes.append(f"{asked - both} of {asked} cases do not have a response of both: left out")
     own = "checklist" if row.judge.on_criteria else "whole"
     record = {
         "new": new,
@@ -86,7 +90,7 @@ def compare_two(
         "scores": own if row.expected is None else "expected",
         "result": RESULTS[result.status],
         **asdict(result),
-        "invalid": invalid,
+        "invalid": lacking,
         "notes": notes,
     }
     known = lines_of(known_of_judge(row, audit=audits_of(audits, [row]).get(row.name)))

@@ -298,7 +298,7 @@ def _measure(
 
 
 def read_judged(args: ReportArguments) -> Judged:
-    """Return the cases, of two versions those of both with the answers of both; a table of each judge; and notes.
+    """Return the cases, of two versions those of both files; a table of each judge; and notes.
 
     Raises:
         RecordError: a fault of the files.
@@ -308,7 +308,7 @@ def read_judged(args: ReportArguments) -> Judged:
     (old_name, old_file), (new_name, new_file) = map(named_file, args.cases)
     old = _read(args, old_file, args.verdicts[:1])
     new = _read(args, new_file, args.verdicts[1:])
-    return join_versions(old, new, old_name, new_name, args.blank == "skip")
+    return join_versions(old, new, old_name, new_name)
 
 
 def _read(

@@ -21,13 +21,11 @@ class Judged(NamedTuple):
     notes: list[str]
 
 
-def join_versions(
-    old: Judged, new: Judged, old_name: str, new_name: str, skipped: bool = False
-) -> Judged:
-    """Return the cases of two versions with the answers of both, and the verdicts of the judges of both.
+def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Judged:
+    """Return the cases of two versions with their answers, and the verdicts of the judges of both.
 
     A model is called by the name of its version, of several "NAME: model"; where that is "", as it
-    is. Where blank answers were `skipped`, a case may have those of one version alone.
+    is. A case that is in one file alone has the answers of that version.
 
     Raises:
         RecordError: no case in common; a case whose texts differ; a model or no judge in both.
@@ -47,7 +45,7 @@ def join_versions(
     if not shared:
         raise RecordError(f"{where} have no case in common: no id is in both")
     records = []
-    for name in list(ours | theirs) if skipped else shared:
+    for name in ours | theirs:
         earlier = ours.get(name)
         later = theirs.get(name)
         responses = [*_renamed(earlier, old_names), *_renamed(later, new_names)]
@@ -70,7 +68,8 @@ def join_versions(
         judges.append(joined)
         if (before.settings, before.checkpoint) != (after.settings, after.checkpoint):
             differs = "judged the two versions with different settings or weights"
-            notes.append(f"{before.name} {differs}, which may be what differs")
+            joined.changed = f"{differs}, which may be what differs"
+            notes.append(f"{before.name} {joined.changed}")
     if not judges:
         raise RecordError(f"no judge has verdicts on both {where} by the same rubric")
     return Judged(cases, judges, notes)

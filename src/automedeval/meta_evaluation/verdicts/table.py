@@ -123,6 +123,7 @@ class VerdictTable:
     name: str = ""  # in a report; by default `judge`, its name in the verdicts
     file: Path | None = None  # of the verdicts; the record of the run is looked for beside it
     kind: str = "judge"  # or "baseline" of what `counted` made
+    changed: str = ""  # what it did otherwise for one of two versions, in words
 
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
