@@ -97,7 +97,7 @@ def test_an_audit_judges_changed_answers_by_the_words_of_the_clean_cases(tmp_pat
 def test_what_a_count_cannot_do_is_one_line(tmp_path):
     options = flags(judge=f"baseline:{BM25}", cases=CASES, output=tmp_path / "out")
     dry = judge("--dry_run", "true", *options)
-    assert "cases: 30, prompts: 30, judged already: 0, prompt tokens: about 0" in dry.stdout
+    assert "cases: 30, verdicts: 30, judged already: 0, prompt tokens: about 0" in dry.stdout
     # Another collection is another judge.
     judged(tmp_path, BM25, "--limit", 3)
     failed(judge(*options), "other weights, wording or settings")

@@ -94,7 +94,7 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path):
             cases = write(tmp_path / "cases.jsonl", [case(criteria=criteria)])
             files = flags(cases=cases, output=tmp_path / "out")
             done = succeeded(run_recipe("judge", *judge, *files))
-    assert "1 of 1 texts changed" in done.stdout
+    assert "1 of 1 cases changed in texts or answers" in done.stdout
     assert len(endpoint.asked) == 2 * 3 + 2 * 2
 
 

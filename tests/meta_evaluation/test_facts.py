@@ -113,6 +113,12 @@ def test_what_people_say_of_a_judge_is_no_proof_without_a_baseline():
         assert "there is no proof that j agrees" in said
 
 
+@each_row("count, said")
+def test_more_than_a_tenth_of_broken_rationales_is_a_warning(tmp_path, count, said):
+    broken = agreeing_verdicts(truncated=True)[:count]
+    assert said in made(tmp_path, broken + agreeing_verdicts()[count:]).text
+
+
 SETTINGS = "111111111111"
 SHARE = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
 

@@ -72,7 +72,7 @@ def test_a_language_model_sees_the_references_where_every_case_has_one(tiny_mode
 def test_judges_a_file_and_tells_the_standings(judge_tiny, tmp_path):
     args = {"output": tmp_path, "limit": 5, "orders": "latin"}
     where = str(tmp_path / "verdicts.jsonl")
-    told(judge_tiny(**args), "juniper-7b", "valid rate 1.000", where)
+    told(judge_tiny(**args), "juniper-7b", where)
     records = verdicts_in(tmp_path)
     assert len(records) == len({verdict.key for verdict in records}) == 15
     assert all(verdict.valid and verdict.rubric == "automedeval@1" for verdict in records)
@@ -195,7 +195,7 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(judge_tiny, tiny
     bare = tmp_path / "bare"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     run = partial(judge_tiny, output=tmp_path / "d")
-    printed = told(run("--dry_run", judge=bare), "cases: 30, prompts: 30")
+    printed = told(run("--dry_run", judge=bare), "cases: 30, verdicts: 30")
     assert printed == run("--dry_run").stdout
     assert not (tmp_path / "d/verdicts.jsonl").exists()
     failed(run(judge=bare), "cannot be loaded")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 import pytest
+from doubles.agreement_study import opened
 from doubles.endpoint import (
     CUT_OFF,
     HANG,
@@ -66,6 +67,12 @@ class Runs:
         assert (run.status, run.messages) == (0, [])
         return run
 
+    def report(self, cases: Path = CASES) -> str:
+        """Return the page of a report on the verdicts."""
+        files = {"verdicts": self.output, "cases": cases, "output": self.output / "r"}
+        succeeded(run_recipe("report", **files, resamples=100, encoder="none"))
+        return (self.output / "r/report.html").read_text("utf-8")
+
     def failed(self, url: str, said: str, **options: object) -> Judged:
         """Return a run that fails, and says this in its one line."""
         run = self.start(url, **options)
@@ -87,7 +94,7 @@ def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(runs):
         told = [(each.valid, each.judge, {*each.scores}) for each in first.verdicts]
         assert told == [(True, "m", {4})] * 4
         assert "cases: 4, verdicts: 4 (new: 4)" in first.out
-        assert "valid rate 1.000" in first.out
+        assert "Invalid verdicts" not in first.out
         again = runs.good(endpoint.url)
         assert again.verdicts == first.verdicts
         assert "verdicts: 4 (new: 0)" in again.out
@@ -154,7 +161,7 @@ def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_v
         assert len(again(limit=1).verdicts) == 8, "of other cases nothing is moved"
         after = again()
         assert (len(after.verdicts), after.valid.count(False)) == (8, 3), "nor of other runs"
-        assert "1 of 4 answers were cut off, or texts changed: " in after.out
+        assert "1 of 4 cases had answers cut off, or changed: " in after.out
         (replaced,) = read(runs.output / "replaced-verdicts.jsonl")
         assert "\n9 requests, " in after.out
         assert (replaced["truncated"], replaced["case_id"], replaced["run"]) == (True, IDS[2], 0)
@@ -164,8 +171,7 @@ def test_what_was_cut_off_is_asked_again_with_more_tokens_and_no_other_invalid_v
         other = {"judge": "openai:k", "runs": 1}  # which nobody asked again
         runs.good(endpoint.url, **other, max_new_tokens=500)
         runs.failed(endpoint.url, "choose another --output", **other, max_new_tokens=900)
-    files = {"verdicts": runs.output, "cases": runs.output / "cases-4.jsonl"}
-    succeeded(run_recipe("report", **files, output=runs.output / "r", resamples=100))
+    assert "<dd>9 requests, " in runs.report(runs.output / "cases-4.jsonl")
 
 
 def test_requests_and_tokens_are_counted_after_the_run_and_in_the_report(runs):
@@ -174,11 +180,20 @@ def test_requests_and_tokens_are_counted_after_the_run_and_in_the_report(runs):
     with EndpointDouble(lambda body: answer(good_text(body), usage=usage)) as endpoint:
         said = "12 requests, 108,000 tokens in, 120 out, 48,000 of those in were cached"
         assert said in runs.good(endpoint.url, orders="latin").out
-    folder = runs.output / "r"
-    files = {"verdicts": runs.output, "cases": CASES, "output": folder}
-    succeeded(run_recipe("report", **files, resamples=100, encoder="none"))
-    page = (folder / "report.html").read_text("utf-8")
-    holds_all(page, (f"<dd>{said}.</dd>", "prefers the response shown earlier in 50 %.</dd>"))
+    holds_all(
+        runs.report(), (f"<dd>{said}.</dd>", "prefers the response shown earlier in 50 %.</dd>")
+    )
+
+
+def test_each_answer_has_its_rationale_on_the_page_which_the_token_limit_did_not_break(runs):
+    """The limit is reached behind the scores; the order in the file does not matter."""
+    with EndpointDouble(lambda body: answer(good_text(body), finish_reason="length")) as endpoint:
+        runs.good(endpoint.url, limit=1, rubric="automedeval_pointwise")
+    write(runs.output / "verdicts.jsonl", read(runs.output / "verdicts.jsonl")[::-1])
+    page = runs.report(runs.output / "cases-1.jsonl")
+    assert "Broken rationales" not in page
+    titles = [title for title, _ in opened(page)[0]["rationales"]]
+    assert titles == [f"Rationale of m (1 is {model})" for model in CASES_OF[0].models]
 
 
 def test_a_dry_run_counts_and_asks_nothing(runs):
@@ -186,12 +201,14 @@ def test_a_dry_run_counts_and_asks_nothing(runs):
     with EndpointDouble(good_answer) as endpoint:
         run = counted(endpoint.url, "--dry_run")
         assert run.verdicts == endpoint.asked == []
-        assert "cases: 4, prompts: 12, judged already: 0, prompt tokens: about " in run.out
+        assert "cases: 4, verdicts: 12, judged already: 0, prompt tokens: about " in run.out
         tokens = run.out.split("about ")[1]
         assert 12 * 200 < int(tokens.replace(",", "")) < 12 * 2000
         assert not runs.output.exists()
         runs.good(endpoint.url, limit=3)
-        assert "cases: 1, prompts: 1, judged already: 3" in runs.good(endpoint.url, "--dry_run").out
+        assert (
+            "cases: 1, verdicts: 1, judged already: 3" in runs.good(endpoint.url, "--dry_run").out
+        )
     unserved = runs.start(endpoint.url, "--dry_run")
     assert unserved.status == 1, "only the server can say whose verdicts these are"
     (runs.output / "verdicts.jsonl").unlink()
@@ -241,7 +258,7 @@ def test_one_refused_prompt_is_its_own_invalid_verdict(runs, status, slow):
         said = f"the endpoint answered {status}: Input rejected (request req_"
         assert all(said in each for each in invalid.values())
         assert "verdicts: 6 (new: 6)" in run.out
-        assert "valid rate 0.667" in run.out
+        assert "Invalid verdicts: 33 % of the verdicts are invalid" in run.out
         runs.start(endpoint.url, limit=6)
         assert len(endpoint.asked) == 6
 

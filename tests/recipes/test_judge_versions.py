@@ -93,7 +93,7 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     rows = [[each, f"{each} 2"] for each in QUESTIONS]
     rows[2][1] = "Sixty to a hundred."
     table(Path("v2.csv"), rows)
-    says = ("1 of 4 texts changed: asked anew", "verdicts: 4 (new: 1)")
+    says = ("1 of 4 cases changed in texts or answers: asked anew", "verdicts: 4 (new: 1)")
     after = run(*first, says=says)[second]
     assert [each for each in after if each not in before] == [after[-1]]
     assert read(Path(f"verdicts/{second}/replaced-verdicts.jsonl")) == [before[2]]
@@ -101,7 +101,7 @@ def test_changed_answers_are_judged_anew_and_other_versions_have_a_folder_of_the
     # One table, with a changed question and one that is gone: nothing is told of the others.
     run("v3.csv")
     table(Path("v3.csv"), [["And now?", "No."], *rows[1:3]])
-    run("v3.csv", says=("2 of 3 texts changed: ", "(new: 3)"))
+    run("v3.csv", says=("2 of 3 cases changed in texts or answers: ", "(new: 3)"))
     own = "verdicts/v3-baseline-random"
     other = table(Path("verdicts/v3.csv"), rows)
     judged = partial(run_command, "judge", other, judge="baseline:random")

@@ -199,7 +199,7 @@ def test_each_choice_counts_and_the_report_takes_the_same(with_blanks, rule, oth
     failed(without, f"{BLANK} of 12 answers are blank")
     shown = [len(case.responses) for case in shown_to_people()]
     assert shown == [len(verdict["order"]) for verdict in verdicts]
-    told(judged(blank=other), "texts changed: ")
+    told(judged(blank=other), "cases changed in texts or answers: ")
 
 
 @each_row("command")

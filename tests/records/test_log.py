@@ -66,7 +66,7 @@ def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path):
     assert log.done(log.renewed) == left, "a dry run moves nothing"
     with log:
         (note,) = log.notes()
-        assert note.startswith("1 of 3 texts changed: asked anew")
+        assert note.startswith("1 of 3 cases changed in texts or answers: asked anew")
         assert log.done(log.renewed) == left
     assert ids(tmp_path) == ["c0", "c2", "c1"], "another judge's verdict stays"
     (moved,) = read_records(log.replaced_file, Verdict)

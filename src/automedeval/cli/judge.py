@@ -441,16 +441,14 @@ def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
         lines[8:] = [f"  and {more} more"]
     lines += first_unread(invalid)
     judged = {verdict.case_id for verdict in verdicts}
-    counts = f"cases: {len(judged)}, verdicts: {len(verdicts)} (new: {log.new}), "
-    if cut:
-        counts += f"cut off at --max_new_tokens: {cut}, "
-    valid_rate = 1 - len(invalid) / len(verdicts) if verdicts else 0.0
-    lines.append(f"{counts}valid rate {valid_rate:.3f}")
-    replaced = (each for each in log.records(log.replaced_file) if each.case_id in judged)
-    if tokens := spent(chain(verdicts, replaced)):
+    lines.append(f"cases: {len(judged)}, verdicts: {len(verdicts)} (new: {log.new})")
+    if tokens := spent(verdicts, log):
         lines.append(tokens)
     if cut:
-        lines.append("cut off: --again cut with a larger --max_new_tokens asks these again")
+        lines.append(
+            f"cut off at --max_new_tokens: {cut}; "
+            "--again cut with a larger --max_new_tokens asks these again"
+        )
     if unread := sum(not verdict.truncated for verdict in invalid):
         again = f"a judge that was changed needs a folder of its own, --output {log.path.parent}-2"
         lines.append(f"{unread} invalid for good, and not asked until they can be read: {again}")

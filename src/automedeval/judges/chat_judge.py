@@ -202,6 +202,11 @@ class Judge(BaseJudge):
             )
         return super().record(request, error, **values)
 
+    def is_cut_off(self, answer: Answer, reading: ParsedAnswer) -> bool:
+        """Return whether the token limit cut off what counts: the scores of a text that was read stand behind its rationale."""
+        goes_on = answer.values is not None or self.wording.grammar == "score_first"
+        return answer.truncated and (goes_on or not reading.valid)
+
     def verdict(self, request: Request, answer: Answer) -> Verdict:
         slots = request.slots
         case = request.case
@@ -210,7 +215,7 @@ class Judge(BaseJudge):
             "rationale": reading.rationale,
             "usage": answer.usage,
             "raw": answer.text,
-            "truncated": answer.truncated,
+            "truncated": self.is_cut_off(answer, reading),
         }
         count = len(case.responses)
         if reading.scores:

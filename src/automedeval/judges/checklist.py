@@ -84,10 +84,12 @@ class ChecklistJudge(Judge):
         chances: list[float | None] = []
         errors = []
         rationales = []
+        truncated = False
         usage: Counter[str] = Counter()
         for reply in answer:
             usage.update(reply.usage and {"requests": 1} | reply.usage)
             reading = read_answer(reply, self.read_by, 1)
+            truncated |= self.is_cut_off(reply, reading)
             is_met = chance = None
             if not reading.valid:
                 errors.append(reading.error)
@@ -103,7 +105,7 @@ class ChecklistJudge(Judge):
             "rationale": "\n".join(filter(None, rationales)) or None,
             "usage": dict(usage),
             "raw": "\n".join(reply.text for reply in answer),
-            "truncated": any(reply.truncated for reply in answer),
+            "truncated": truncated,
             "extra": {"unread": errors} if errors else {},
         }
         if len(errors) == len(met):

@@ -44,8 +44,9 @@ def settings_alike(judge: BaseJudge, folder: Path, again: bool) -> list[str]:
         limits = {limit for limit in limits if limit < chat.max_new_tokens}
         if not limits:
             raise RecordError(f"--again cut: no run in {folder} had a smaller --max_new_tokens")
-    others = [replace(judge, chat=replace(chat, max_new_tokens=limit)) for limit in limits]
-    alike = [other.fingerprint for other in others]
+    alike = [
+        replace(judge, chat=replace(chat, max_new_tokens=limit)).fingerprint for limit in limits
+    ]
     asked = again or any(runs.get(f"run-{each}", {}).get("again") for each in alike)
     return alike if asked else []
 
@@ -160,8 +161,8 @@ def first_unread(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:
-    """Count what a run would do: cases, prompts and tokens."""
+    """Count what a run would do: cases, verdicts and tokens."""
     missing = [request for request in requests if request.key not in done]
     cases = len({request.case.id for request in missing})
     tokens = judge.estimate(missing)
-    return f"cases: {cases}, prompts: {len(missing)}, judged already: {len(done)}, prompt tokens: about {tokens:,}"
+    return f"cases: {cases}, verdicts: {len(missing)}, judged already: {len(done)}, prompt tokens: about {tokens:,}"

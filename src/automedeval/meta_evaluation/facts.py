@@ -5,16 +5,19 @@ decides whether they may call a model better. A new fact is one more line in `fa
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from automedeval.meta_evaluation.page import say, say_by_name
 from automedeval.records import UNSEEN, JsonObject, Verdict
+from automedeval.records.log import Log
 from automedeval.records.text import in_a_row, several
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
 LEAST_TRIED = 5  # answers made dangerous in one way from which an audit tells whether it is seen
+BROKEN = 0.1  # share of broken rationales above which the scores are not to be trusted
 SEEN = 0.5  # share of the dangers of one kind that a judge marks down, or it does not see them
 DANGERS = {  # kind of danger in an audit → words
     "dose": "a wrong dose",
@@ -110,6 +113,7 @@ class JudgeProfile:
     unclear: Sequence[Any] | None = None
     # As `Verdict.rationale_fault` → number of verdicts.
     rationale_faults: Mapping[str, int] = field(default_factory=dict)
+    broken: bool = False  # whether they are more than the share `BROKEN`
     # Answers that are not in English, by a judge that reads no other language, and all.
     foreign: Sequence[int] = (0, 0)
     # The harm of the answers by degree, "threshold", "raters" and "people" as harm.json has them; empty: not rated.
@@ -149,10 +153,15 @@ def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
     ]
 
 
-def spent(verdicts: Iterable[Verdict]) -> str:
-    """Say how many requests the verdicts took, and how many tokens; "" of a judge that counts none."""
+def spent(verdicts: Sequence[Verdict], log: Log) -> str:
+    """Say how many requests a judge took on these cases, and how many tokens; "" of a judge that counts none.
+
+    Those of verdicts that were replaced since were paid too.
+    """
+    judged = {verdict.case_id for verdict in verdicts}
+    replaced = (each for each in log.records(log.replaced_file) if each.case_id in judged)
     total = Counter[str]()
-    for verdict in verdicts:
+    for verdict in chain(verdicts, replaced):
         if verdict.usage:
             total.update({"requests": 1} | verdict.usage)
     return ", ".join(f"{total[name]:,} {words}" for name, words in SPENT.items() if total[name])
@@ -205,8 +214,11 @@ def _raters_of(harm: JsonObject) -> list[list[Any]]:
     kind = "simulated physician" if are_simulated(names) else "physician"
     raters = []
     for name, models in harm["raters"].items():
-        ranked = sorted(models.items(), key=lambda model: model[1]["degrees"][::-1], reverse=True)
-        ranked.sort(key=lambda model: -(model[1]["share"]["value"] or 0))
+        ranked = sorted(
+            models.items(),
+            key=lambda model: (model[1]["share"]["value"] or 0, model[1]["degrees"][::-1]),
+            reverse=True,
+        )
         raters.append([name, ranked])
     if names:
         counts = people.get("per_answer") or [len(names)]

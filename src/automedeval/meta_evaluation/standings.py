@@ -40,8 +40,8 @@ def rank(
     for model in (*stands["order"], *rest):
         rank = {"rank": stands["ranks"].get(model)} if stands["ranks"] else {}
         table.append({"model": model} | rank | by_model[model])
-    # The run prints the share of valid verdicts and the next command itself.
-    return table, known_of_judge(row, valid=None, steps=(), unclear=stands["unclear"])
+    # The run prints the next command itself.
+    return table, known_of_judge(row, steps=(), unclear=stands["unclear"])
 
 
 def by_degrees(judge: VerdictTable) -> tuple[list[JsonObject], JudgeProfile]:

@@ -124,12 +124,12 @@ class Log:
         is_asked = is_cut and record.key in self.again
         return is_asked or record.has_changed(self.renewed[record.case_id])
 
-    def notes(self, what: str = "texts changed") -> list[str]:
+    def notes(self, what: str = "cases changed in texts or answers") -> list[str]:
         """Return a line on the cases whose records were moved, if there are any, and `what` happened to them."""
         if not self.changed:
             return []
         if self.again:
-            what = "answers were cut off, or texts changed"
+            what = "cases had answers cut off, or changed"
         return [
             f"{len(self.changed)} of {len(self.renewed)} {what}: asked anew, "
             f"what was there before is in {self.replaced_file}"

@@ -14,6 +14,7 @@ from automedeval.evidence.run import in_words, marked_numbers, reference_of
 from automedeval.meta_evaluation.agreement.candidates import first_three
 from automedeval.meta_evaluation.facts import (
     AGAINST,
+    BROKEN,
     Audit,
     JudgeProfile,
     spent,
@@ -21,8 +22,16 @@ from automedeval.meta_evaluation.facts import (
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import Row, Rows, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, next_command
-from automedeval.records import JsonObject, RecordError, foreign_errors_at, question_text, read_json
+from automedeval.records import (
+    JsonObject,
+    RecordError,
+    Verdict,
+    foreign_errors_at,
+    question_text,
+    read_json,
+)
 from automedeval.records.language import foreign_answers
+from automedeval.records.log import Log
 from automedeval.records.run_record import columns_of_run, run_arguments
 from automedeval.records.text import several
 from automedeval.rubrics import without_scale
@@ -48,7 +57,7 @@ UNRATED = "Not measured yet: the report compares it with people's ratings or lab
 MEASURES = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
 # What a record has under the names of `JudgeProfile`.
 RECORDED = (
-    "blind_to", "changed", "differs", "empty", "foreign", "on_criteria", "orders", "prefers_longer",
+    "blind_to", "broken", "changed", "differs", "empty", "foreign", "on_criteria", "orders", "prefers_longer",
     "rationale_faults", "uncompared", "unread",
 )  # fmt: skip
 
@@ -162,13 +171,11 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
     own = None
     if not run and not without_scale(judge.rubric_name):
         own = judge.rubric.place if judge.rubric else "RUBRIC.yaml"
-    options = {"seed": run.get("seed") or ""}
-    for name in ("rationale", "score_decoding", "blank", "judge_name"):
-        if run.get(name) not in (None, True):
-            options[name] = run[name]
+    names = ("rationale", "score_decoding", "blank", "judge_name")
+    options = {name: run.get(name) for name in names if run.get(name) is not True}
     command = next_command(
         "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
-        columns=columns, rubric=run.get("rubric") or own, **options, output="audits/mine",
+        columns=columns, rubric=run.get("rubric") or own, seed=run.get("seed") or None, **options, output="audits/mine",
     )  # fmt: skip
     return [
         *steps,
@@ -202,9 +209,12 @@ def record_of(row: Row) -> JsonObject:
         "differs": differing_by_model(judge),
         "uncompared": sum(marks is None for marks in differing(judge).values()),
         "verdicts": int(judge.verdicts_due.sum()),
-        "spent": spent(judge.verdicts),
+        "spent": spent(judge.verdicts, Log(judge.file, Verdict, judge.verdicts[0].author, ""))
+        if judge.file
+        else "",
         "errors": dict(errors.most_common(8)),
-        "rationale_faults": dict(sorted(faults.items())),
+        "rationale_faults": dict(faults.most_common()),
+        "broken": faults.total() > BROKEN * len(judge.valid),
         "foreign": foreign(judge),
         "empty": judge.by_model(judge.silent),
         "unread": judge.by_model(judge.unread),
@@ -251,10 +261,11 @@ def prefers_first(row: Row) -> Statistic:
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
-    known = {field: record[field] for field in RECORDED if field in record}
-    known["valid"] = record["valid_rate"]["value"]
-    known["calibrated"] = ", calibrated" in record["judge"]
-    known["prefers_first"] = record["prefers_first"]["value"]
+    known = {field: record[field] for field in RECORDED if field in record} | {
+        "valid": record["valid_rate"]["value"],
+        "calibrated": ", calibrated" in record["judge"],
+        "prefers_first": record["prefers_first"]["value"],
+    }
     if audit := record.get("audit"):
         known["audit"] = Audit(**audit)
     return JudgeProfile(name, **known | more)

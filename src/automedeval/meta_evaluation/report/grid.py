@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import combinations, product
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ NEWLY = (
     "empty",
     "failing",
 )  # of an answer beside the baseline's; failing: without a score
-Texts = dict[int, list[tuple[str, str]]]  # number of a case → texts with their titles
+Texts = dict[str, list[tuple[str, str]]]  # id of a case → texts with their titles
 CHANGES = ("won", "lost", *(f"newly_{name}" for name in NEWLY))  # marks of what changed
 
 
@@ -173,7 +174,7 @@ def grid_of(
             "question": question,
             "reference": case.reference,
             "choices": _choices(cases, judges, number),
-            "rationales": rationales[number],
+            "rationales": rationales[case.id],
             "responses": responses,
         }
         texts.append(opened)
@@ -191,24 +192,27 @@ def grid_of(
 
 
 def _rationales(judges: Judges) -> Texts:
-    """Return every judge's first rationale, and the texts of invalid verdicts, with their titles."""
+    """Return every judge's rationales, and the texts of invalid verdicts, with their titles.
+
+    Of the verdicts on the same responses of a case, in several orders or runs, the first one's rationale stands for all.
+    """
     texts: Texts = defaultdict(list)
     for judge in judges:
-        rationales: dict[int, tuple[str, str]] = {}
-        for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
-            if verdict.valid and verdict.rationale:
-                models = judge.cases.records[number].models
-                names = [
-                    f"{slot} is {models[index]}" for slot, index in enumerate(verdict.order, 1)
-                ]
-                title = f"Rationale of {judge.name} ({', '.join(names)})"
-                rationales.setdefault(number, (title, verdict.rationale))
-            elif not verdict.valid and verdict.raw:
-                texts[number].append(
+        shown = set()
+        for verdict in sorted(judge.verdicts, key=attrgetter("run", "order")):
+            case = judge.cases.case(verdict.case_id)
+            if not verdict.valid and verdict.raw:
+                texts[case.id].append(
                     (f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW])
                 )
-        for number, rationale in rationales.items():
-            texts[number].append(rationale)
+            responses = (case.id, frozenset(verdict.order))
+            if verdict.valid and verdict.rationale and responses not in shown:
+                shown.add(responses)
+                names = [
+                    f"{slot} is {case.models[index]}" for slot, index in enumerate(verdict.order, 1)
+                ]
+                title = f"Rationale of {judge.name} ({', '.join(names)})"
+                texts[case.id].append((title, verdict.rationale))
     return texts
 
 
