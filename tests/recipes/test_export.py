@@ -1,5 +1,6 @@
 """`automedeval export` by its command: tables, and which preference pairs verdicts make, which TRL loads and trains on."""
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,6 +58,18 @@ def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_pa
     for row in rows[4:]:
         assert row["score"] == ""
         assert row["expected_score"] == ""
+
+
+def test_a_link_and_a_pipe_are_written_to_and_not_replaced(judged, tmp_path):
+    table, link, pipe = (tmp_path / name for name in ("table.csv", "link", "pipe"))
+    link.symlink_to(table)
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as end:
+        for output in (link, pipe):
+            succeeded(export(**judged, to="csv", output=output))
+        assert end.read() == table.read_bytes()
+    assert link.is_symlink()
+    assert pipe.is_fifo()
 
 
 def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path):

@@ -15,6 +15,7 @@ from doubles.endpoint import (
     error,
     good_answer,
     prompt_of,
+    takes_no,
     without,
 )
 from factories import read, verdicts_in, write
@@ -413,6 +414,24 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(ba
     assert f"requests to answer in {batch.requests}: 1;" in batch.run(limit=3).stdout
     assert read(batch.requests) == [first]
     assert sorted(verdict.valid for verdict in batch.verdicts().values()) == [False, True]
+    batch.answer(lambda body: error(400, "Your prompt was flagged.", "invalid_prompt"))
+    succeeded(batch.run(limit=3))
+    errors = [verdict.error for verdict in batch.verdicts().values()]
+    assert "the endpoint answered 400: Your prompt was flagged." in errors
+
+
+def test_the_next_file_leaves_out_a_parameter_that_is_refused(batch):
+    def refuses(body):
+        taken = [takes_no(name, "openai") for name in ("temperature", "seed") if name in body]
+        return taken[0] if taken else good_answer(body)
+
+    batch.run()
+    for _ in range(3):
+        batch.answer(refuses)
+        done = succeeded(batch.run())
+    assert "m was asked without temperature, seed" in done.stderr + done.stdout
+    for verdict in batch.verdicts().values():
+        assert (verdict.valid, verdict.left_out) == (True, ("temperature", "seed"))
 
 
 @each_row("lines, status, valid, invalid, told")

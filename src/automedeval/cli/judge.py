@@ -56,6 +56,7 @@ from automedeval.records import (
     RecordError,
     Verdict,
     check_least,
+    errors_at,
     named_file,
     option,
     read_records,
@@ -305,15 +306,17 @@ def plan_job(args: JudgeArguments, answers: Answers, processes: Processes) -> Jo
 
 def check_batch(judge: str, rubric: Rubric, processes: Processes) -> None:
     """Raise RecordError if a file of requests cannot be written."""
-    fault = ""
-    if parse_model(judge)[0] != "openai":
-        fault = "needs --judge openai:MODEL, the name that the model will be served by"
-    elif processes.count > 1:
-        fault = "is written by one process; start the recipe without accelerate"
-    elif rubric.mode == "checklist":
-        fault = f"{rubric.name} takes several prompts for each response; leave it out"
-    if fault:
-        raise RecordError(f"--batch_file: {fault}")
+    with errors_at("--batch_file"):
+        if parse_model(judge)[0] != "openai":
+            raise RecordError(
+                "needs --judge openai:MODEL, the name that the model will be served by"
+            )
+        if processes.count > 1:
+            raise RecordError("is written by one process; start the recipe without accelerate")
+        if rubric.mode == "checklist":
+            raise RecordError(
+                f"{rubric.name} takes several prompts for each response; leave it out"
+            )
 
 
 def plan_from_dataset(

@@ -100,9 +100,8 @@ def judge_by_file(
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     answers = file.with_suffix(".answers.jsonl")
-    answered = dict(batch_answers(answers)) if answers.exists() else {}
-    written: set[str] = set()
-    failures: list[str] = judge.chat.failures
+    answered, judge.chat.left_out = batch_answers(answers, resumed=bool(done))
+    unanswered: dict[str, str | None] = {}
 
     def verdicts(stream: TextIO) -> Iterator[Verdict]:
         for request in requests:
@@ -110,26 +109,24 @@ def judge_by_file(
                 continue
             prompt = judge.prompt(request)
             body = judge.chat.body(prompt)
-            name = digest([prompt.label, prompt.run, body])
-            reply = answered.get(name)
-            if isinstance(reply, Answer):
-                yield judge.verdict(request, judge.chat.whole(prompt, reply))
-            elif name not in written:
-                written.add(name)
-                if reply is not None:
-                    failures.append(reply)
+            name = "-".join([digest([prompt.label, prompt.run, body]), *judge.chat.left_out])
+            answer = answered.get(name, Answer(failed=True))
+            if not answer.failed:
+                yield judge.verdict(request, judge.chat.whole(prompt, answer))
+            elif name not in unanswered:
+                unanswered[name] = answer.error
                 line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions"}
                 stream.write(json.dumps(line | {"body": body}) + "\n")
 
     with file.open("w", encoding="utf-8", newline="\n") as stream:
         log.fill(verdicts(stream), len(requests) - len(done))
-    if log.new or failures:  # answers came, and perhaps not to all
-        failures[:0] = [f"no line in {answers}"] * (len(written) - len(failures))
-    if not written:
+    if log.new or any(unanswered.values()):  # answers came, and perhaps not to all
+        judge.chat.failures += [why or f"no line in {answers}" for why in unanswered.values()]
+    if not unanswered:
         return None
     source, target, model = map(shlex.quote, (str(file), str(answers), judge.chat.model))
     return (
-        f"requests to answer in {file}: {len(written)}; vllm run-batch -i {source} -o {target} --model MODEL "
+        f"requests to answer in {file}: {len(unanswered)}; vllm run-batch -i {source} -o {target} --model MODEL "
         f"--served-model-name {model}; then the same command"
     )
 

@@ -1,6 +1,5 @@
 """The names and the arguments that choose a model: a checkpoint on this machine, an endpoint, or an encoder."""
 
-import math
 import os
 import shlex
 import sys
@@ -78,12 +77,9 @@ class ChatArguments:
     computed: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        check_least(self, 0, "batch_tokens", "max_retries")
+        check_least(self, 0, "batch_tokens", "max_retries", "temperature")
         check_least(self, 1, "max_new_tokens", "concurrency")
-        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
-            raise RecordError(
-                f"--temperature must be a finite number of at least 0, not {self.temperature}"
-            )
+        check_least(self, 0.001, "timeout")
 
     def load(self, model: str, seed: int = 0) -> Any:
         """Return the chat of a model: `openai:MODEL` and `decision:MODEL` are an endpoint's, any other name a checkpoint's.

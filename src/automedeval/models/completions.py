@@ -106,29 +106,42 @@ def _token_bytes(token: JsonObject) -> bytes:
     return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
 
 
-def batch_answers(path: Path) -> Iterator[tuple[str, Answer | str]]:
-    """Yield (custom id, answer) of each line of a batch's answers, or why it has none; RecordError: it is none."""
-    for place, record in read_lines(path):
-        if not isinstance(record.get("custom_id"), str):
+def batch_answers(path: Path, resumed: bool) -> tuple[dict[str, Answer], list[str]]:
+    """Return the answers of a batch by custom id, `failed` ones in place of other errors, and the parameters to leave out.
+
+    These are those that were left out before, which hyphens join to a custom id, and those that the endpoint refuses without
+    an answer to any request. If it answered one, or the run is `resumed`, a prompt that it refuses has its words as error.
+    RecordError: a line is no answer.
+    """
+    answers = {}
+    refused = {}
+    parameters = set()
+    for place, record in read_lines(path) if path.exists() else ():
+        name = record.get("custom_id")
+        if not isinstance(name, str):
             raise RecordError(f"{place}: not an answer of a batch: no custom_id")
-        answer = _batch_answer(record)
-        if isinstance(answer, str):
-            answer = f"{place}: {answer}"
-        yield record["custom_id"], answer
-
-
-def _batch_answer(record: JsonObject) -> Answer | str:
-    response = record.get("response")
-    if not isinstance(response, Mapping):
-        response = {"body": response, "status_code": None}
-    problem: Any = record.get("error") or response.get("body")
-    if not record.get("error") and response.get("status_code", 200) == 200:
+        response = _mapping(record.get("response"))
+        problem: Any = record.get("error") or response.get("body")
         with contextlib.suppress(*UNREADABLE):
-            return answer_from_completion(problem)
-    words = endpoint_words(problem) or "the answer cannot be read"
-    details = problem.get("error", problem) if isinstance(problem, Mapping) else None
-    code = details.get("code") if isinstance(details, Mapping) else None
-    return refusal(code, words) or words
+            answers[name] = answer_from_completion(problem)
+            continue
+        words = endpoint_words(problem) or "the answer cannot be read"
+        error = _mapping(_mapping(problem).get("error", problem))
+        failure = Answer(error=f"{place}: {words}", failed=True)
+        answers[name] = refusal(error.get("code"), words) or failure
+        status = response.get("status_code")
+        if status in REFUSED and answers[name].failed:
+            refused[name] = Answer(error=f"the endpoint answered {status}: {words}")
+            parameters.add(refused_parameter(error.get("param"), words, OPTIONAL))
+    asked = any(not answer.error for answer in answers.values())
+    if asked or resumed:
+        answers |= refused
+    left_out = {*"-".join(answers).split("-"), *([] if asked else parameters)}
+    return answers, [name for name in OPTIONAL if name in left_out]
+
+
+def _mapping(value: Any) -> Mapping:
+    return value if isinstance(value, Mapping) else {}
 
 
 def refusal(code: Any, message: str) -> Answer | None:
@@ -184,4 +197,4 @@ def _phrases(body: Any) -> Iterator[str]:
 
 def error_text(error: Exception, most: int = 200) -> str:
     """Return the message of an error in one line of at most so many characters."""
-    return endpoint_words(getattr(error, "body", None), most) or endpoint_words(str(error), most)
+    return endpoint_words(getattr(error, "body", None) or str(error), most)

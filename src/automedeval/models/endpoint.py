@@ -285,9 +285,9 @@ class OpenAIChat(Chat):
 
         Other answers play no part, which a resumed run may get in another order.
         """
-        read = answer.usage.get("prompt_tokens")
+        read = answer.usage.get("prompt_tokens", 0)
         about = self.estimate([prompt])
-        if not read or read < _FEWEST_READ or 4 * read >= about:
+        if read < _FEWEST_READ or 4 * read >= about:
             return answer
         why = f"the endpoint read {read:,} tokens of a prompt of about {about:,}: it was cut, or cached ones are not counted"
         return replace(answer, error=why, overlong=True)

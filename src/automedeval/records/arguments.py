@@ -8,6 +8,7 @@ from typing import Any
 from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.run_record import columns_of_run
 
+MOST = 2_000_000  # of any number: sockets take few more seconds, and more runs or resamples would not end
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `columns.without_blanks`
 
 
@@ -20,11 +21,11 @@ def option(help: str, default: Any = MISSING, **more: Any) -> Any:
 
 
 def check_least(arguments: object, least: float, *names: str) -> None:
-    """Raise RecordError if one of the named attributes is less than `least`, or no number; None passes."""
+    """Raise RecordError if one of the named attributes is less than `least`, more than `MOST`, or no number; None passes."""
     for name in names:
         value = getattr(arguments, name)
-        if value is not None and not value >= least:
-            raise RecordError(f"--{name} must be at least {least}, not {value}")
+        if value is not None and not least <= value <= MOST:
+            raise RecordError(f"--{name} must be at least {least}, at most {MOST:,}, not {value}")
 
 
 def check_patterns(arguments: object, *names: str) -> None:

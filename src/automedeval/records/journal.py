@@ -5,7 +5,6 @@ writer removes it. A lock refuses a second writer.
 """
 
 import json
-import mmap
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,15 +24,19 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield the name of a file to write; on leaving, it takes the place of `path`, and after an error it is deleted.
 
     The folder that both lie in is made. The name is this writer's own: of several processes that write one file at once, the
-    last one's content stays, whole.
+    last one's content stays, whole. A device or a pipe cannot be replaced, and is written itself.
     RecordError if the file cannot be written.
     """
-    scratch = path.with_name(f".automedeval-{uuid.uuid4().hex}.tmp")
+    target = Path(os.path.realpath(path))  # a link stays one
+    scratch = target.with_name(f".automedeval-{uuid.uuid4().hex}.tmp")
     try:
         with foreign_errors_at(path, OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():
+                yield path
+                return
+            target.parent.mkdir(parents=True, exist_ok=True)
             yield scratch
-            scratch.replace(path)
+            scratch.replace(target)
     finally:
         with suppress(OSError):
             scratch.unlink()
@@ -115,15 +118,9 @@ class Journal:
 
     def _remove_torn_line(self) -> None:
         """Remove the bytes after the last newline."""
-        if not (size := self.path.stat().st_size):
-            return  # nothing cannot be mapped
-        with (
-            open(self.path, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
-            end = content.rfind(b"\n") + 1
-        if end < size:
-            os.truncate(self.path, end)
+        with open(self.path, "rb") as file:
+            end = sum(len(line) for line in file if line.endswith(b"\n"))
+        os.truncate(self.path, end)
 
     def records(self) -> Iterator[dict]:
         """Yield the records of the file."""
