@@ -201,7 +201,7 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
     said = "Read first: in 3 of 12 answers of bot-v2 a number differs from the reference, "
     told(
         run_recipe("report", **options),
-        f"{said}for example 600 mg instead of between 100 and 200 mg.",
+        f"{said}for example every morning instead of once-a-week.",
     )
     page = (tmp_path / "report/report.html").read_text()
     assert "3 cases in which a number differs" in page
