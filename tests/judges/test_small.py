@@ -198,13 +198,13 @@ def test_a_number_that_differs_is_told_and_moves_no_score(tmp_path):
         assert steps == ["“", "Doctor 2", "Doctor 2"]
         assert "bot-" not in verdict["rationale"]  # physicians are shown it
     options = {"verdicts": tmp_path / "out", "cases": bots, "output": tmp_path / "report"}
-    said = "Read first: in 2 of 12 answers of bot-v2 a number differs from the reference, "
+    said = "Read first: in 3 of 12 answers of bot-v2 a number differs from the reference, "
     told(
         run_recipe("report", **options),
-        f"{said}for example 600 mg instead of between 100 and 200 mg.",
+        f"{said}for example every morning instead of once-a-week.",
     )
     page = (tmp_path / "report/report.html").read_text()
-    assert "2 cases in which a number differs" in page
+    assert "3 cases in which a number differs" in page
 
 
 def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response():

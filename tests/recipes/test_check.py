@@ -99,12 +99,13 @@ def test_a_stopped_check_goes_on(tmp_path):
     assert read(claims) == whole
 
 
-def test_two_bots_show_both_sentences_of_both_dangers_that_are_numbers(tmp_path):
+def test_two_bots_show_both_sentences_of_the_dangers_that_are_numbers(tmp_path):
     done = check(Path("two_bots"), tmp_path / "out")
-    told(done, "600 mg instead of between 100 and 200 mg", "12 g instead of 4 g")
+    doses = "600 mg instead of between 100 and 200 mg", "12 g instead of 4 g"
+    told(done, *doses, "every morning instead of once-a-week")
     kinds = of_answers(read(SAMPLE / "two_bots.jsonl"), "kind")
     of_marked = [kinds[place] for place in marked(tmp_path / "out")]
-    assert of_marked == ["dangerous_error"] * 2
+    assert of_marked == ["dangerous_error"] * 3
 
 
 def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path):

@@ -21,24 +21,28 @@ from automedeval.records.patterns import all_filled, one_of
 
 NEAR = 400  # characters before a number that may make it a limit: tables pad their cells
 FACTOR = 2.0  # the least that is marked
+SLIP = 10.0  # what is so far above a lower limit is marked
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
 
 
 class Number(NamedTuple):
-    """A number of a text, from `low` to `high` in the first unit of its kind; a limit allows all below it.
+    """A number of a text, from `low` to `high` in the first unit of its kind.
 
+    As a limit it is "most", which allows all below it, or "least", which allows up to ten times as much.
+    It is of the reference (`source` 0) or a passage.
     `counted` is 0 of "daily", 1 of "once a day", 2 of any other. Much is done daily: it is no measure for "twice a week".
     """
 
     kind: str
     low: float
     high: float
-    is_limit: bool
+    limit: str | None
     counted: int
     start: int
     end: int
     sentence: Span
+    source: int = 0
 
     @property
     def is_daily(self) -> bool:
@@ -52,78 +56,97 @@ class Number(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A number of an answer that differs from all of its kind, and the nearest, in the reference (`source` 0) or a passage."""
+    """A number of an answer that differs from all of its kind, and the nearest, in the reference or a passage."""
 
     factor: float
     number: Number
     nearest: Number
-    source: int
 
 
 def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]]:
-    """Return the kind and the factor of every unit, by its name and its plural."""
+    """Return the kind and the factor of every unit, by its name."""
     meanings: dict[str, tuple[str, float]] = {}
     for kind, units in table.items():
         for pattern, factor in units.items():
             unit = pattern.partition("(")[0]
-            meanings[unit] = meanings[f"{unit}s"] = kind, factor
+            meanings[unit] = kind, factor
     return meanings
 
 
 _UNITS = _meanings(_KNOWN["units"])
 _PER = _meanings(_KNOWN["per"])
-_PERIODS = _meanings({"": _KNOWN["periods"] | _KNOWN["adverbs"]})
-_WORDS = {"a": 1}  # "a hundred"
+_PERIODS = _KNOWN["periods"] | _KNOWN["adverbs"]
+_WORDS = {"a": 1, "other": 2}  # "a hundred", "every other day"
 for _table in ("ones", "teens", "tens", "shares", "times"):
     _WORDS |= _KNOWN[_table]
-# Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others.
-_ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a", "µµiIsK")
+# Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others;
+# and the raised points of decimals.
+_ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a\u2219\u22c5", "µµiIsK··")
 _WORD_LISTS = _KNOWN | {
-    "unit": list(chain(*_KNOWN["units"].values())),
-    "per": list(chain(*_KNOWN["per"].values())),
+    "unit": chain(*_KNOWN["units"].values()),
+    "per": chain(*_KNOWN["per"].values()),
     "shares": [share.replace(" ", "[ -]") for share in _KNOWN["shares"]],
 }
 # Each may name the lists of words and the patterns above it; `period` is what a number counts, or the time between two.
 _PATTERNS = {
     # "1.000 mg" has two readings and is not read; "1 000" is a thousand, and "2 500 mg tablets" are two;
     # "1 .5 mg" may be 1.5 mg, and in "a dose.5 mg" a sentence may end: neither is read.
-    "digits": r"(?![1-9]\d{0,2}\.\d{3}\b)(?!0*[.,]?0+(?!\d|[.,]\d))"
+    "digits": r"(?![1-9]\d{0,2}[.·]\d{3}\b)(?!0*[.,·]?0+(?!\d|[.,·]\d))"
     r"(?:[1-9]\d{0,2}(?:[,\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?: 000)+"
-    r"|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,]\d{1,9}|(?<!\d )\.\d{1,9}|(?:\d )?[1-9]/[1-9]|\d?[½¼¾⅓⅔]|\d{1,9})(?!\d)",
+    r"|[1-9](?: \d{3}){2,}|[1-9]\d{1,2}(?: \d{3})+|\d{1,9}[.,·]\d{1,9}|(?<!\d )\.\d{1,9}"
+    r"|(?:\d{1,3}[ -])?[1-9]/[1-9]|(?:\d{1,3}[ -]?)?[½¼¾⅓⅔]|\d{1,9}(?!-[1-9]/[1-9]))(?!\d)",
     # Atomic: "twenty-five" and "one-hundred-five" are no ranges; "one hundred and two hundred mg" are two numbers.
-    "in_words": r"(?>(?:@tens[ -]@ones|@shares|@tens|@teens|@ones)\b)",
+    # Of "one point five mg" nothing is read.
+    "in_words": r"(?<!point )(?>(?:@tens[ -]@ones|@shares|@tens|@teens|@ones)\b)",
     # "On days 1 to 3 and half a tablet" has two numbers.
     "added": r"(?!half (?:an?|of)\b)@in_words",
     "hundreds": r"(?:[ -]hundred(?: and @added|(?>(?:[ -]@added)?)))?",
     "behind_scale": r"(?: and @added@hundreds|(?>(?:[ -]@added@hundreds)?))",
-    "number": r"(?:@digits|@in_words|a(?= @scales\b))"
+    "number": r"(?:@digits|@in_words|a(?= @scales\b)|(?<=for )a(?= (?:day|week|month|year)\b(?! or)))"
     r"(?: and (?:(?=@shares\b)@added|[1-9]/[1-9]|[½¼¾⅓⅔]))?"
     r"@hundreds(?:[ -]million@behind_scale)?(?:(?<!million)[ -]thousand@behind_scale)?",
     "scaled": r"(?:(?!@scales).)+(?:[ -]@scales)+",
-    "range": r"(?<![\w.,/$€£])(?<!\w[-–])(?:(?P<between>between )?(?P<low>@number)[ -]?(?P<lower>@{unit}s?)? ?"
-    r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)",
-    "age": r"[- ](?:old|of age)",
+    # "five (5)"
+    "again": r"(?: \((?:[\d.,]+|@in_words@hundreds)\))?",
+    "range": r"(?<![\w.,·/$€£^])(?<!\w[-–])"
+    # "Day 2 - 10 mg" is no range, nor is "over 65 - 10 mg".
+    r"(?!(?:(?<=\bday )(?<![ahyr] day )|(?<=\bweek )|(?<=\bstep )|(?<=\bphase )|(?<=\bover )|(?<=\bunder ))\d+ ?[-–—])"
+    r"(?:(?P<between>between )?(?P<low>@number)@again[ -]?(?:(?P<lower>@unit)s?)? ?"
+    r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)@again",
+    # No amounts: ages, widths of needles, and equivalents of what has two charges.
+    "other": r"[- ](?:old|of age|cannula|needle|catheter)|(?<=eq) (?:of )?(?:magnesium|calcium)",
     # "½ of a 600 mg tablet" is 300 mg; "one and a half of a", or "in the first half a 600 mg dose", is none.
     "halved": r"(?P<half>\b(?<!\d )(?<!and a )(?:half|½|1/2)(?: of (?:(?:an?|the|one) )?"
     r"|(?<!first half)(?<!second half)(?<!last half)(?<!latter half) (?:an?|the|one) )\*{0,2})?",
     # Before a unit, also a no-break space and Markdown.
-    "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of (?:an? )?)",
-    "base": r"(?:(?:/| ?per ?| for (?:every|each) | of [\w ]{2,30} per )(?P<count>@number ?)?(?P<by>@{per}s?)\b)?",
+    "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of (?:an? )?| (?:consecutive|full|whole) )",
+    # Also "10 mg paracetamol/kg", "mg kg⁻¹" and "mg/kgBW"; with the time behind a weight.
+    "base": r"(?:(?:(?: (?!per\b|m?[gl]\b|mcg\b)[^\W\d]\w{1,20}+){0,4}+(?: ?/ ?| ?per ?)"
+    r"| for (?:every|each) | an? (?=k|pound)|[ ·.](?=\w{1,2}(?:⁻¹|\^?[-−]1)))"
+    r"(?P<count>@number ?)?(?=(?P<body>k|lb|pound)?)(?P<by>@per)s?(?:bw)?\b"
+    r"(?(body)(?:⁻¹|\^?[-−]1)?(?:(?: ?/ ?| (?:(?:per|an?) )?|[·.])(?P<time>@periods|@adverbs)s?\b)?))?",
     # Behind an adverb: its clause ends, or goes on with a small word. "Daily dose" and "yearly check-up" say not how often.
-    "alone": r"(?=\W*$|[^\w\s]|\s+@go_on\b)",
-    # "6 hours apart", at most four times a day, and "6-hourly"
-    "apart": r"@range[ -]?(?:(?P<period>@{periods}s?)\b(?= (?:apart|in between|between))|(?<=[ -])(?P<adverb>hourly)\b)",
-    "a_period": r"(?:(?: ?/ ?| (?:an?|per|each|every|in(?: an?y?)?|within) )(?P<count>@number[ -])?"
-    r"(?P<period>@{periods}s?)\b|[ -](?P<adverb>@adverbs)\b)",
-    "times a period": r"(?:@range(?: \(\d+\))? ?(?:times?|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))@a_period",
-    "every": r"\b(?:every|each) (?:@range[ -]|(?P<other>other ))?(?P<period>@{periods}s?)\b",
-    "adverb": r"\b(?P<adverb>@adverbs)\b@alone",
-    "amount": r"@halved@range@gap(?P<unit>@{unit}s?)(?!\w)(?!@age)@base",
-    # One of these is in every "apart", which is slow to look for.
-    "spaced": r"apart|between|hourly",
-    "any": r"\d|[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
+    "alone": r"(?=\W*$|[^\w\s]|\s+(?:@go_on|not|rather|instead)\b)",
+    # At most four times a day
+    "apart": r"@range[ -]?(?P<period>@periods)s?\b(?= (?:apart|in between|between))",
+    "hourly": r"@range[ -](?P<period>hourly|(?<=-)(?:weekly|monthly|yearly))\b",
+    "a_period": r"(?:(?:(?: ?/ ?|[ -](?:an?|per|each|every|in(?: an?y?)?|within)[ -])(?P<count>@number[ -])?"
+    r"|[ -](?=@adverbs\b))(?P<period>@periods|@adverbs)s?\b)",
+    "times a period": r"(?:@range[ -]?(?:times?|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))@a_period",
+    "every": r"\b(?<!days )(?:every|each) (?:@range[ -]|(?P<times>other) )?(?P<period>@periods)s?\b(?! counts)",
+    # "Bi-monthly" has two readings, and "mg/kg daily" is an amount.
+    "adverb": r"\b(?<!\w-)(?<!kg )(?P<period>@adverbs)\b@alone",
+    "amount": r"@halved@range@gap(?P<unit>@unit)s?(?!\w)(?!@other)@base",
+    # One of these is in every "apart" and "hourly", which are slow to look for.
+    "spaced": r"apart|between|hourly|-(?:week|month|year)ly",
+    "any": r"\d|for a |[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
     "once": r"(once |(?:one|1) time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
-    "limit_before": r"@limits(?: a total of| about| of)?\W*$",
+    "limit_before": r"(?:(?P<most>@limits)"
+    # By its first letter, since most words are none of these. A Markdown quotation begins with ">".
+    r"|(?=[aimnr≥>])(?:(?P<least>\b(?:at least|(?:no|not) (?:less|fewer) than|minimum)|≥|(?:(?<=\w )|(?<=\())>)"
+    # "10 mg, not 100 mg"
+    r"|(?P<denied>\b(?:not|rather than|instead of|as opposed to)(?: (?:an?|the|it|taking|giving|using))*(?=[\s*_\"“]*$))"
+    r"))(?: a total of| about| of)?\W*$",
     "of_a_dose": r"(?:daily|single|total|safe|recommended|dose|amount)",
     "is_most": r"(?:is|are|as)(?: the| a| your)? "
     r"(?:most you|max(?:imum)?(?! (?:strength|size|length|number)))",
@@ -131,7 +154,8 @@ _PATTERNS = {
     "most_alone": r"(?:@most|@is_most)\b"
     r"(?!(?:[\s.:|*]+(?:@of_a_dose|for|of|is))*"
     r"[\s.:|*]+(?:[\d½¼¾⅓⅔]|@in_words|@times\b))",
-    "limit_after": r"(?: of \w+)?@a_period?\W*(?:@limits_behind\b|@most_alone)",
+    "limit_after": r"(?: of \w+)?@a_period?\W*(?:(?P<most>@limits_behind\b|@most_alone)"
+    r"|(?P<least>or (?:more|above|greater|higher|longer)\b|at least\W*$))",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
     # "It cannot do you any harm" forbids nothing.
     "forbidding": r"\b@forbids(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)",
@@ -139,7 +163,7 @@ _PATTERNS = {
 _PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
 _READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}
 _BY_FACTOR = attrgetter("factor")
-_FORMS = ("apart", "times a period", "every", "adverb", "amount")  # how often comes first
+_FORMS = ("apart", "hourly", "times a period", "every", "adverb", "amount")  # how often comes first
 
 
 def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> list[Difference]:
@@ -147,16 +171,15 @@ def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> li
 
     Passages count for the kinds of which it has no number: they silence nothing that differs from it.
     """
-    known = [(number, 0) for number in numbers(reference)]
-    kinds = {number.kind for number, _ in known}
+    known = list(numbers(reference))
+    kinds = {number.kind for number in known}
     for place, text in enumerate(passages, 1):
-        known += [(number, place) for number in numbers(text) if number.kind not in kinds]
+        read = numbers(text)
+        known += [number._replace(source=place) for number in read if number.kind not in kinds]
     different = []
     for number in numbers(answer):
-        beside = [(allowed, place) for allowed, place in known if allowed.kind == number.kind]
-        measures = [
-            (allowed, place) for allowed, place in beside if allowed.counted or number.counted < 2
-        ]
+        beside = [allowed for allowed in known if allowed.kind == number.kind]
+        measures = [allowed for allowed in beside if allowed.counted or number.counted < 2]
         for end in {number.low, number.high} if measures else ():
             if _nearest(number, end, beside).factor >= FACTOR - ROUNDING:
                 different.append(_nearest(number, end, measures))
@@ -164,18 +187,21 @@ def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> li
     return sorted(worst.values(), key=_BY_FACTOR, reverse=True)
 
 
-def _nearest(number: Number, end: float, known: Sequence[tuple[Number, int]]) -> Difference:
-    """Return how an end of a number differs from the nearest of others, which stand with their sources."""
+def _nearest(number: Number, end: float, known: Sequence[Number]) -> Difference:
+    """Return how an end of a number differs from the nearest of others."""
     return min(
-        (Difference(_factor(number, end, allowed), number, allowed, at) for allowed, at in known),
+        (Difference(_factor(number, end, allowed), number, allowed) for allowed in known),
         key=_BY_FACTOR,
     )
 
 
 def _factor(number: Number, end: float, allowed: Number) -> float:
     """Return by how much an end of a number is above what another allows, or below it where that counts; 1 if it is not."""
-    below = 1.0 if allowed.is_limit or number.is_daily else allowed.low / end
-    return max(end / allowed.high, below, 1.0)
+    above = end / allowed.high
+    if allowed.limit == "least" and above < SLIP:
+        above = 1.0
+    below = 1.0 if allowed.limit == "most" or number.is_daily else allowed.low / end
+    return max(above, below, 1.0)
 
 
 @lru_cache(4096)  # a reference is read beside every answer
@@ -201,19 +227,22 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
     if not _READ["any"].search(sentence):
         return
     rest = sentence
-    for form in _FORMS if _READ["spaced"].search(sentence) else _FORMS[1:]:
+    for form in _FORMS if _READ["spaced"].search(sentence) else _FORMS[2:]:
         for match in list(_READ[form].finditer(rest)):
             start, end = match.span()
             rest = rest[:start] + "\0" * len(match[0]) + rest[end:]  # struck out
             before = sentence[max(0, start - NEAR) : start]
-            limit = _READ["limit_before"].search(before)
-            limit = limit or _READ["limit_after"].match(sentence, end)
-            is_limit = bool(limit) or (form == "apart" and not match["adverb"])
+            limit = _READ["limit_before"].search(before) or _READ["limit_after"].match(
+                sentence, end
+            )
+            side = "most" if form == "apart" else limit and limit.lastgroup
+            if side == "denied":
+                continue
             place = (span.start + start, span.start + end, span)
             for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_age = kind == "duration" and not _READ["lasts"].search(before)
                 if not is_age and ends[0] > 0:
-                    yield Number(kind, min(ends), max(ends), is_limit, _counted(match), *place)
+                    yield Number(kind, min(ends), max(ends), side, _counted(match), *place)
 
 
 def _counted(match: re.Match) -> int:
@@ -239,6 +268,9 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
     elif match["by"]:
         per, size = _PER[match["by"].lower()]
         size *= _value(match["count"] or "1")
+        if match["time"]:
+            per += " a day"
+            size *= _PERIODS[match["time"].lower()]
         yield f"{kind} {per}", low / size, high / size
     else:
         share = 0.5 if match["half"] and kind != "per cent" else 1
@@ -249,12 +281,10 @@ def _rate(form: str, match: re.Match) -> tuple[str, float, float]:
     """Return how often a day."""
     groups = match.groupdict()
     low, high = _ends(match)
-    _, days = _PERIODS[(groups.get("period") or groups["adverb"]).lower()]
+    days = _PERIODS[groups["period"].lower()]
     if form == "times a period":
         days *= _value(groups["count"] or "1")
         return "how often", low / days, high / days
-    if groups.get("other"):
-        days *= 2
     return "how often", 1 / (high * days), 1 / (low * days)
 
 
@@ -287,8 +317,8 @@ def _value(text: str) -> float:
         return sum(_WORDS[word] for word in text.split())  # "twenty-five"
     if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
         return float(re.sub(r"[,\s]", "", text))
-    whole, fraction = re.findall(r"(\d*[.,]?\d+(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
-    value = float((whole or "0").replace(",", "."))
+    whole, fraction = re.findall(r"(\d*[.,·]?\d+(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
+    value = float(re.sub("[,·]", ".", whole or "0"))
     if len(fraction) == 1:
         return value + unicodedata.numeric(fraction)
     return value + float(Fraction(fraction or 0))

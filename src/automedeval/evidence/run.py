@@ -46,7 +46,7 @@ def marked_numbers(
     marks: dict[tuple, JsonObject] = {}  # one shows all numbers of a kind, `low` and `high`
     for difference in differences(answer, texts[0], texts[1:]):
         number = difference.number
-        source = sources[difference.source]
+        source = sources[difference.nearest.source]
         mark = {
             "factor": round(difference.factor, 2),
             "kind": number.kind,

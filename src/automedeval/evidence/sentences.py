@@ -7,12 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# A mark of the end, with closing quotes or brackets, before a space and the start of a sentence; or the end of a line.
-_END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|$")
+# A mark of the end, with closing quotes, brackets or markup and a note ("[1]"), before a space and the start of a sentence,
+# which may have an arrow, a bullet or such before it; or the end of a line.
+_END = re.compile(
+    r"[.!?…][\"'”’)\]*_`]*(?:\[\d+\])*(?=\s+(?:(?:[^\w\s|]|_){1,8}\s*)?[A-Z0-9À-ÖØ-Þ¿¡])|$"
+)
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
-# A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item.
+# A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item. The letters of
+# "vitamin K", "8 a.m.", "20 g", "38 °C" and "Crohn's" are no initials.
 _ABBREVIATION = re.compile(
-    r"(?i)(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
+    r"(?i)(?:\b(?:e\.g|i\.e|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|"
+    r"(?<!vitamin )(?<!hepatitis )(?<!type )(?<!group )(?<!and )(?<!or )(?<!\d )(?<!degrees )(?<![ap]\.)(?<![°/'’-])\b[A-Z]|"
+    r"^\s*\d{1,2})\.$",
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKUP = re.compile(r"[*_`#]+")
