@@ -21,9 +21,7 @@ class Judged(NamedTuple):
     notes: list[str]
 
 
-def join_versions(
-    old: Judged, new: Judged, old_name: str, new_name: str, skipped: bool = False
-) -> Judged:
+def join_versions(old: Judged, new: Judged, old_name: str, new_name: str, skipped: bool) -> Judged:
     """Return the cases of two versions with the answers of both, and the verdicts of the judges of both.
 
     A model is called by the name of its version, of several "NAME: model"; where that is "", as it
