@@ -105,14 +105,17 @@ def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
     if item.kind == "jury":
         slots = list(study.disputes[item.case_id].recorded.order)
     numbers = dict.fromkeys(("version", "since", "opened", "closed", "touched_at"), 0)
-    about = {
+    return {
         "item": item.key,
         "kind": item.kind,
         "case_id": item.case_id,
         "judges": item.judges,
         "annotator": annotator.name,
+        **numbers,
+        "slots": slots,
+        "parts": parts,
+        "state": OPEN,
     }
-    return about | numbers | {"slots": slots, "parts": parts, "state": OPEN}
 
 
 def read_assignment(connection: Connection, row: DatabaseRow) -> Assignment:

@@ -106,8 +106,12 @@ def _check_same_study(folder: Path, history: list[JsonObject]) -> None:
 
 def _by(answer: DatabaseRow, about: JsonObject) -> JsonObject:
     """Return the beginning of a record: the case, what the record is about, and whose it is."""
-    who = {"annotator": answer.annotator, "role": answer.role}
-    return {"case_id": answer.item.case_id} | about | who
+    return {
+        "case_id": answer.item.case_id,
+        **about,
+        "annotator": answer.annotator,
+        "role": answer.role,
+    }
 
 
 def _ratings(
@@ -134,7 +138,8 @@ def _preferences(answer: DatabaseRow, study: Study) -> Iterator[JsonObject]:
     comment = answer.content["comment"] or None
     for criterion, choice in answer.content["choices"].items():
         line = {"criterion": criterion, "choice": chosen.get(choice, "tie"), "sides": sides}
-        yield _by(answer, about) | line | {"comment": comment}
+        line["comment"] = comment
+        yield _by(answer, about) | line
         comment = None  # it is about all of them
 
 
@@ -142,8 +147,14 @@ def _decision(answer: DatabaseRow, dispute: Dispute) -> JsonObject:
     """Return the queue's line with the decision: scores in the order of the models, the rationale in the slots of `order`."""
     content = answer.content
     order = answer.order
-    line = {**dispute.line, "annotator": answer.annotator, "decision": content["decision"]}
-    line |= {"judge": dispute.recorded.judge, "rationale": None, "scores": None}
+    line = {
+        **dispute.line,
+        "annotator": answer.annotator,
+        "decision": content["decision"],
+        "judge": dispute.recorded.judge,
+        "rationale": None,
+        "scores": None,
+    }
     if content["decision"] == "revise":
         line["scores"] = list(by_response(content["scores"], order, len(dispute.case.responses)))
         former = dispute.recorded.order

@@ -101,13 +101,16 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     questions = study.verdict_questions
     if part == DECISION:
         return _decision(study, assignment, rubric)
-    fields: list[Field] = []
+    fields = []
     if part in (RESPONSES, HARM):
         given = "choices" if rubric.in_words else "scores"
         for slot in range(1, len(assignment.order) + 1):
             doctor = f"Doctor {slot}"
-            about: JsonObject = {"slot": slot, "about": doctor}
-            about["request"] = f"Please answer every question on {doctor}."
+            about: JsonObject = {
+                "slot": slot,
+                "about": doctor,
+                "request": f"Please answer every question on {doctor}.",
+            }
             for criterion in rubric.criteria:
                 path = (given, str(slot), criterion.name)
                 fields.append(_asked(path, criterion, rubric, **about))

@@ -205,11 +205,10 @@ class Store(db.Database):
         """
         for row in self._events():
             when = datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")
-            about = {name: getattr(row, name) for name in TOLD}
             yield {
                 "what": row.what,
                 "when": when,
-                **about,
+                **{name: getattr(row, name) for name in TOLD},
                 "order": row.slots,
                 "part": row.part or None,
                 "content": row.content or None,
@@ -267,9 +266,10 @@ class Store(db.Database):
     ) -> int:
         """Append an event of an assignment; return its number."""
         role = self._annotator(annotator).role
-        at = self.clock()
-        about: JsonObject = {"assignment": number, "what": what, "role": role, "at": at}
-        return self._put("events", **about, part=part, content=content or {})
+        return self._put(
+            "events", assignment=number, what=what, role=role, at=self.clock(),
+            part=part, content=content or {},
+        )  # fmt: skip
 
     def _touch(self, number: int, **values: Any) -> None:
         """Change columns of an assignment, and note that it was worked on now."""

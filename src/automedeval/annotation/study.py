@@ -58,8 +58,11 @@ KEYS = (
 )  # fmt: skip
 ANNOTATOR = {"name": (str,), "role": (str, ..., ROLES)}
 _ASSIGNED = ("raters", "overlap", "draw", "roles")
-PLAN_KEYS = {"jury": ("queue", "roles"), "harm": _ASSIGNED}
-PLAN_KEYS |= dict.fromkeys(("rate", "verify", "prefer"), (*_ASSIGNED, "judges"))
+PLAN_KEYS = {
+    "jury": ("queue", "roles"),
+    "harm": _ASSIGNED,
+    **dict.fromkeys(("rate", "verify", "prefer"), (*_ASSIGNED, "judges")),
+}
 Verdicts = dict[tuple[str, str], Verdict]  # (case id, judge) → the one to rate or compare
 
 
@@ -226,8 +229,10 @@ class _StudyReader(YamlFile):
                 key = "/".join((plan.kind, case_id, *compared))
                 items.append(Item(key, plan.kind, case_id, judges, needed))
         counts = {case.id: len(case.responses) for case in given.values()}
-        files = (cases, counts, verdicts, disputes, annotators, plans)
-        return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
+        return Study(
+            title, self.place, rubric, questions, cases, counts, verdicts, disputes, annotators,
+            plans, tuple(items), seed, database,
+        )  # fmt: skip
 
     def plans(
         self, content: Mapping, annotators: Iterable[Annotator], verdicts: Verdicts

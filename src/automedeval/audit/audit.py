@@ -98,16 +98,14 @@ def audit_judge(
     verdicts = judge_all(judge, requests, output / CLEAN, processes, *arguments)
     by = None if without_scale(judge.rubric_name) else rubric
     judged = VerdictTable(cases, list(verdicts.values()), by)
-    reader: ScoreReader | CriteriaReader = (
-        CriteriaReader(judged) if checklist else ScoreReader(judged)
-    )
+    reader = CriteriaReader(judged) if checklist else ScoreReader(judged)
 
     answers = []
     for of_case in planned:
         of_verdicts = [verdicts[request.key] for request in of_case]
         answers.append(reader.answers(of_case, of_verdicts) if of_case else [])
     planner = Planner(rubric, judge.apart, args.edits, args.seed)
-    trials: list[Trial] = []
+    trials = []
     for perturbation in perturbations:
         trials += planner.plan(perturbation, answers)
     sides = _new_sides(trials, verdicts)

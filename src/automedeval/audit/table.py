@@ -136,8 +136,11 @@ def _sums(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
 def _beyond_chance(kinds: dict[str, JsonObject]) -> JsonObject:
     """Return the largest shift that is more than chance, of kinds with adjusted p-values; see `table`."""
     tested = {kind: figures["shift"] for kind, figures in kinds.items() if figures["p"] is not None}
-    largest: JsonObject = dict.fromkeys(("value", "low", "high", "kind", "within"))
-    largest |= {"n": sum(shift.n for shift in tested.values()), "tried": len(tested)}
+    largest: JsonObject = {
+        **dict.fromkeys(("value", "low", "high", "kind", "within")),
+        "n": sum(shift.n for shift in tested.values()),
+        "tried": len(tested),
+    }
     if not tested:
         return largest | {"reason": "no shift has an interval"}
     ends = [*(shift.low for shift in tested.values()), *(shift.high for shift in tested.values())]
@@ -147,8 +150,13 @@ def _beyond_chance(kinds: dict[str, JsonObject]) -> JsonObject:
         return largest
     kind = max(sure, key=lambda kind: abs(tested[kind].value))
     worst = tested[kind]
-    interval = {"low": worst.low, "high": worst.high}
-    return largest | {"value": worst.value, **interval, "n": worst.n, "kind": kind}
+    return largest | {
+        "value": worst.value,
+        "low": worst.low,
+        "high": worst.high,
+        "n": worst.n,
+        "kind": kind,
+    }
 
 
 def _failing(
@@ -171,6 +179,11 @@ def _texts_shown(measured: Measure, cases: Cases) -> list[JsonObject]:
     texts = []
     for response in measured.turned[: TEXTS + 1]:
         case, answer = cases.at(response)
-        shown = {"case_id": case.id, "model": answer.model, "texts": [answer.text]}
-        texts.append(shown | {"change": "ahead in one order, not in another"})
+        shown = {
+            "case_id": case.id,
+            "model": answer.model,
+            "texts": [answer.text],
+            "change": "ahead in one order, not in another",
+        }
+        texts.append(shown)
     return texts

@@ -115,7 +115,7 @@ class _CasePlan:
         worst = self.answers[0]
         best = self.answers[-1]
         answers = [worst]
-        place: int | None = None
+        place = None
         if changes == "nothing":
             requests = {answer.request.key: answer.request for answer in self.answers}.values()
             return [self._trial("again", "again", request, [request.case]) for request in requests]
@@ -152,7 +152,7 @@ class _CasePlan:
             self.planner.left_out[subject][answer.request.case.id] = reason
             return
         case = answer.request.case
-        target: int | None = None
+        target = None
         if self.perturbation.changes == "question":
             asked = (
                 case.question if isinstance(case.question, str) else case.question[-1]["content"]

@@ -77,7 +77,7 @@ def join_logs(
         several.update(key for key, count in asked.items() if count > 1)
     joined: dict[Place, dict[str, Case]] = {}  # model → answer
     places: dict[str, Place] = {}  # of the ids
-    notes: list[str] = []
+    notes = []
     for model, log in logs.items():
         answers = _answers_by_place(log, several, args.question_pattern)
         for place, answer in answers.items():

@@ -125,7 +125,7 @@ class SmallJudge(ApartJudge):
     @property
     def fingerprint(self) -> str:
         encoder = self.pair_reader.encoder
-        adapter = fingerprint(self.pair_reader.adapter, [])
+        adapter = fingerprint(self.pair_reader.adapter)
         scales = {"scales": _written(self.scales)}
         read = [READING, encoder.fingerprint, adapter, scales, self._scale]
         if self.search:
@@ -177,9 +177,7 @@ class SmallJudge(ApartJudge):
 
 def shown(request: Request) -> Case:
     """Return the case of a request with the responses in its slots alone."""
-    return replace(
-        request.case, responses=tuple(request.case.responses[slot] for slot in request.slots)
-    )
+    return replace(request.case, responses=by_slot(request.case.responses, request.slots))
 
 
 def load_small_judge(

@@ -113,10 +113,10 @@ def _scores(verdict: Verdict, index: int) -> JsonObject:
             "criteria_not_met": met.count(False),
             "criteria_unread": met.count(None),
         }
-    lists = {"score": verdict.scores, "expected_score": verdict.expected_scores}
+    lists: JsonObject = {"score": verdict.scores, "expected_score": verdict.expected_scores}
     for name, scores in (verdict.criterion_scores or {}).items():
-        lists[f"score_{name}"] = tuple(scores)
-    said: JsonObject = {name: scores and scores[index] for name, scores in lists.items()}
+        lists[f"score_{name}"] = scores
+    said = {name: scores and scores[index] for name, scores in lists.items()}
     for name, choice in (verdict.choices or {}).items():
         said[f"choice_{name}"] = choice
     return said

@@ -62,7 +62,7 @@ def nearest(
     Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
     `on_batch` is called with the number of pieces that were encoded, after each batch.
     """
-    answers: list[list[str]] = []
+    answers = []
     sides: dict[str, list[list[str]]] = {name: [] for name in names}
     for case in cases:
         texts = [pieces(readable(EMBEDDINGS[name](case) or "")) for name in names]
@@ -96,6 +96,5 @@ def nearest_pieces(
     """Score every response by the cosine of `nearest`; return name → float [responses of all cases]."""
     compared = nearest(cases, encoder, names, on_batch)
     return {
-        name: np.array([entry.cosine for entry in entries], dtype=float)
-        for name, entries in compared.items()
+        name: np.array([entry.cosine for entry in entries]) for name, entries in compared.items()
     }

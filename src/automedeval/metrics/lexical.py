@@ -26,7 +26,7 @@ def words(text: str) -> list[str]:
 
 def longer_text(cases: Sequence[Case]) -> ndarray:
     """Score a response by its number of words; float [responses of all cases]."""
-    counts: list[int] = []
+    counts = []
     for case in cases:
         counts += [len(words(response.text)) for response in case.responses]
     return np.array(counts, dtype=float)

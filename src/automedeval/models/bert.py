@@ -27,7 +27,7 @@ class Bert:
     An adapter of `cross_encoder.save_adapter` is added to the weights.
     """
 
-    def __init__(self, folder: Path, window: int, device: str = "cpu", adapter: Path | None = None):
+    def __init__(self, folder: Path, window: int, device: str, adapter: Path | None = None):
         config = read_json(folder / "config.json")
         self.device = torch.device(device)
         self.dimensions = int(config["hidden_size"])

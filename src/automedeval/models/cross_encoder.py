@@ -14,7 +14,7 @@ from automedeval.models.checkpoints import loading
 def load_cross_encoder(
     base: Path,
     tokens: int,
-    adapter: Path | None = None,
+    adapter: Path | None,
     device: str = "cpu",
     trainable: bool = False,
 ) -> CrossEncoder:

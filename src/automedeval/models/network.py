@@ -37,13 +37,10 @@ def _float32_attention(module, query, key, value, attention_mask, scaling=None, 
     which takes five times as long without AMX (24 rows over 800 positions, an AMD EPYC, torch 2.13, 2026-11-21).
     """
     causal = attention_mask is None and query.shape[2] > 1
-    options = {
-        "attn_mask": attention_mask,
-        "is_causal": causal,
-        "scale": scaling,
-        "enable_gqa": True,
-    }
-    output = scaled_dot_product_attention(query.to(key.dtype), key, value, **options)
+    output = scaled_dot_product_attention(
+        query.to(key.dtype), key, value,
+        attn_mask=attention_mask, is_causal=causal, scale=scaling, enable_gqa=True,
+    )  # fmt: skip
     return output.transpose(1, 2).contiguous().to(query.dtype), None
 
 

@@ -38,11 +38,11 @@ def span(estimate: Mapping | None, digits: int = 2, factor: float = 1.0) -> str:
     return f"{value} [{', '.join(bounds)}]" if bounds else value
 
 
-def interval(estimate: Mapping, digits: int = 0, factor: float = 100.0) -> str:
-    """Return an interval as "95 % interval 70–76", by default of shares in per cent; "no interval" where there is none."""
+def interval(estimate: Mapping) -> str:
+    """Return the interval of a share in per cent, as "95 % interval 70–76"; "no interval" where there is none."""
     if estimate["low"] is None:
         return "no interval"
-    return f"95 % interval {factor * estimate['low']:z.{digits}f}–{factor * estimate['high']:z.{digits}f}"
+    return f"95 % interval {100 * estimate['low']:z.0f}–{100 * estimate['high']:z.0f}"
 
 
 def in_a_row(names: Sequence[str], last: str = "and") -> str:

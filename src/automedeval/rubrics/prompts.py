@@ -139,8 +139,10 @@ def chain_messages(
         messages[-1]["content"] += "\n\n" + _block(template, "query", names)
     for number, (text, passages) in enumerate(asked, 1):
         names |= {"passages": passages, "goes_on": may_ask or number < len(asked)}
-        messages.append({"role": "assistant", "content": text.strip()})
-        messages.append({"role": "user", "content": _block(template, "knowledge", names)})
+        messages += [
+            {"role": "assistant", "content": text.strip()},
+            {"role": "user", "content": _block(template, "knowledge", names)},
+        ]
     return messages
 
 
@@ -171,17 +173,22 @@ def discussion_messages(
     """
     template = _packaged("discussion")
     on_record, judged = verdicts
-    material = _names(rubric, question, responses, reference)
-    material |= {"slot": rubric.slot_word, "on_record": on_record, "judged": judged}
+    material = {
+        **_names(rubric, question, responses, reference),
+        "slot": rubric.slot_word,
+        "on_record": on_record,
+        "judged": judged,
+    }
     blocks = ["material", block, *(["query"] if may_ask else [])]
     asked = [_block(template, name, material | names) for name in blocks]
-    messages = [{"role": "system", "content": _block(template, "system", material)}]
-    messages.append({"role": "user", "content": "\n\n".join(asked)})
+    messages = [
+        {"role": "system", "content": _block(template, "system", material)},
+        {"role": "user", "content": "\n\n".join(asked)},
+    ]
     for turn in turns:
         text = turn.text.strip() or _block(template, "silence", material)
         reply = _block(template, turn.block, material | turn.names)
-        messages.append({"role": "assistant", "content": text})
-        messages.append({"role": "user", "content": reply})
+        messages += [{"role": "assistant", "content": text}, {"role": "user", "content": reply}]
     return messages
 
 
@@ -221,7 +228,7 @@ def prompt_fingerprint(rubric: Rubric) -> str:
 
     RecordError for a fault of `judge_messages`.
     """
-    made: list[Any] = []
+    made = []
     responses = _SAMPLE_RESPONSES[: rubric.max_responses]
     reference = "A reference." if rubric.needs_reference else None
     if rubric.mode == "checklist":

@@ -9,7 +9,6 @@ They are not beside the weights, because files there are part of the weights' fi
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from automedeval.models.checkpoints import checkpoint_folder, read_record
@@ -27,7 +26,7 @@ def own_rubric(checkpoint: Path) -> str | None:
 
     RecordError if it was trained for another one.
     """
-    trained_for: Sequence[str] = (read_record(checkpoint) or {}).get("rubrics", ())
+    trained_for = (read_record(checkpoint) or {}).get("rubrics", ())
     beside = checkpoint / FOLDER / RUBRIC
     if beside.is_file():
         if trained_for and (name := read_rubric(beside).name) not in trained_for:

@@ -44,7 +44,7 @@ def reordered(
     if tuple(former) == tuple(order):
         return answer
     slots = [former.index(index) for index in order]
-    scores = answer.scores and tuple(answer.scores[slot] for slot in slots)
+    scores = answer.scores and by_slot(answer.scores, slots)
     rationale = answer.rationale and renamed(answer.rationale, former, order, word)
     return ParsedAnswer(True, None, rationale, scores)
 

@@ -28,7 +28,7 @@ class _Seen(dict[int, str | None]):
 
     def __missing__(self, letter: int) -> str | None:
         sign = chr(letter)
-        kind = unicodedata.category(chr(letter))
+        kind = unicodedata.category(sign)
         invisible = kind in ("Cf", "Me") or (kind == "Cc" and not sign.isspace())
         blank = sign if sign in "\t\n\r" else " " if kind == "Zs" else "\n"
         self[letter] = None if invisible else blank if sign.isspace() else sign

@@ -185,7 +185,7 @@ def estimate(tree: Any, cases: int | ndarray, resamples: int = RESAMPLES) -> Any
 
     All use the same resamples, of so many cases, or of clusters by the number of that of each case; see `estimate_from`.
     """
-    statistics: list[Statistic] = []
+    statistics = []
     _replaced(tree, Statistic, lambda leaf: statistics.extend([leaf, *leaf.beside]))
     estimates = iter(bootstrap(statistics, cases, resamples))
 

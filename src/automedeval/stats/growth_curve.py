@@ -94,7 +94,7 @@ def forecast(values: Sequence[float | None]) -> Tree:
     curve = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v)))
     freedom = rounds - LEAST_ROUNDS
     error = math.sqrt(2 * best.cost / freedom) if freedom else None
-    ahead: list[Tree] = []
+    ahead = []
     inverse = np.linalg.pinv(best.jac)
     for t in range(rounds, rounds + AHEAD):
         value = curve.at(t)

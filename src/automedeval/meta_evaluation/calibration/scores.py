@@ -227,7 +227,7 @@ def judge_verdicts(places: Sequence[str], judge: str | None) -> list[tuple[str, 
         RecordError: several judges and no name, no judge of that name, verdicts by several rubrics or with several settings or
             on the criteria of cases, or a fault of `placed_verdicts`.
     """
-    placed: list[tuple[str, Verdict]] = []
+    placed = []
     for place, verdict in placed_verdicts(places):
         if judge not in (None, verdict.judge):
             continue

@@ -77,7 +77,7 @@ def read_harm_ratings(
         RecordError: a rating by another rubric, with a word that it lacks, of a response that is not there, of marks that are
             not in its text, or a second one by the same annotator; none of these cases.
     """
-    rubric: Rubric | None = None
+    rubric = None
     verdicts: dict[tuple[int, str], Verdict] = {}
     for place, rating in cases.known(read_placed(path, HarmRating), path, "rating of", notes):
         number = cases.locate(rating.case_id, rating.model, place)

@@ -67,8 +67,11 @@ def harm_report(
     answers = shown_answers(cases, raters)
     if len(answers) > SHOWN_CASES:
         notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
-    result = harm_result(cases, raters, settings["resamples"])
-    result |= {"notes": notes, "settings": settings}
+    result = {
+        **harm_result(cases, raters, settings["resamples"]),
+        "notes": notes,
+        "settings": settings,
+    }
     words = harm_in_words(result)
     pages = render_report(
         "harm", f"Harm: {Path(cases.source).stem}", Said(words, notes),

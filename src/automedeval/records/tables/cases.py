@@ -76,7 +76,7 @@ class CaseFile:
     def __iter__(self) -> Iterator[Case]:
         return self._cases
 
-    def first(self, limit: int | None = None) -> list[Case]:
+    def first(self, limit: int | None) -> list[Case]:
         """Read the first `limit` cases, or all; to go on with the others, iterate."""
         was_on = gc.isenabled()
         gc.disable()  # which would look through all of them again and again: a fifth of the time of a million
@@ -106,7 +106,7 @@ def read_table(
     path: str | Path,
     placed: Iterable[Placed],
     blank: str | None,
-    columns: Sequence[str] = (),
+    columns: Sequence[str],
     least_responses: int = 1,
 ) -> Table:
     """Return what the rows of a table of answers hold, see `Columns.of`; RecordError as `read_cases`."""

@@ -59,7 +59,7 @@ class Columns:
 
     @classmethod
     def of(
-        cls, rows: Sequence[dict], path: str, columns: Sequence[str] = (), least_responses: int = 1
+        cls, rows: Sequence[dict], path: str, columns: Sequence[str], least_responses: int
     ) -> Self:
         """Return the columns by their names, and by `columns`, as of `--columns`.
 
@@ -82,7 +82,7 @@ class Columns:
         unknown = [name for name in free if not is_known(name)]
         texts = [name for name in unknown if _has_text(name, rows)]
         guess = unsure = ""
-        textless: list[str] = []
+        textless = []
         if "question" not in roles:
             doubt = "no column is called question"
             asking = [name for name in texts if any(map(ASKED.search, _strings(name, rows)))]

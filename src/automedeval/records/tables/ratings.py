@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from automedeval.records.errors import errors_at
 from automedeval.records.questions import key_of, question_text
-from automedeval.records.readers import Placed
 from automedeval.records.tables.columns import (
     CRITERIA,
     NAMELESS,
@@ -58,7 +57,7 @@ PlacedRatings = list[tuple[str, Rating]]
 
 def placed_ratings(
     path: str | Path,
-    cases: Iterable[Case] = (),
+    cases: Iterable[Case],
     better: Collection[str] = (),
     worse: Collection[str] = (),
     scale: tuple[float, float] | None = None,
@@ -78,7 +77,7 @@ def placed_ratings(
     """
     rated = _RatedCases(cases)
     left_out = Counter[str]()
-    rows: list[Placed] = []
+    rows = []
     for place, row in read_rows(path):
         rows += [(place, answer) for answer in _answers(row, left_out)]
     with errors_at(path):
@@ -332,7 +331,7 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     for part in ("data", "fields", "metadata"):
         about |= row[part] if isinstance(row.get(part), dict) else {}
     if isinstance(row.get("annotations"), list):  # a task's own id is its number
-        people: Iterable[dict] = _label_studio(_objects(row["annotations"]), left_out)
+        people = _label_studio(_objects(row["annotations"]), left_out)
     elif questions := _argilla_questions(row):
         people = _argilla(questions)
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}

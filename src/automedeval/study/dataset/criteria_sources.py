@@ -147,7 +147,7 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
 
 def _once(records: Iterable[Any]) -> tuple[Any, ...]:
     """Return the records, each once; `Case.from_dict` refuses two of one criterion or model."""
-    once: list[Any] = []
+    once = []
     for record in records:
         if record not in once:
             once.append(record)

@@ -149,7 +149,7 @@ def read_plan(path: Path) -> Plan:
     for name, value in content["teachers"].items():
         purpose = f"teachers.{name}"
         teachers.append(Part.read(file, value, f"{purpose}.", purpose, [name], name))
-    stages: list[Part] = []
+    stages = []
     for stage in content["stages"]:
         stages += _read_stage(file, content["stages"], stage, names)
     rests = [part for part in stages if part.take is None]
@@ -238,7 +238,7 @@ def _choose_stages(plan: Plan, verdicts: Qualities) -> dict[str, list[str]]:
     A share is of the cases that the part's teacher has.
     """
     stages: dict[str, list[str]] = {part.purpose: [] for part in plan.stages}
-    taken: set[str] = set()
+    taken = set()
     for part in sorted(plan.stages, key=lambda part: part.take is None):
         there = part.accepted(verdicts)
         free = [case for case in there if case not in taken]

@@ -38,7 +38,7 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     """
     sets = [shingles(text, SIMILAR_WORDS) for text in texts]
     counts = Counter(chain.from_iterable(sets))
-    repeats: list[int | None] = []
+    repeats = []
     holders: dict[int, list[int]] = defaultdict(list)  # of a shingle: texts that stay
     for number, own in enumerate(sets):
         rarest_first = sorted(own, key=lambda shingle: (counts[shingle], shingle))

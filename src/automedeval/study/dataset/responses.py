@@ -56,7 +56,7 @@ def candidate_names(candidates: Sequence[str]) -> list[str]:
 
     RecordError for the same name twice, or a reserved one; no such checkpoint, or no tokenizer.
     """
-    names: list[str] = []
+    names = []
     for model in candidates:
         kind, name = parse_model(model)
         if kind != "openai":

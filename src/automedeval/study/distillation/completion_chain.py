@@ -23,7 +23,7 @@ from typing import Any
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Dialogue, Prompt
-from automedeval.records import REFERENCE, Case, JsonObject, RecordError, Response, Verdict, digest
+from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
@@ -101,10 +101,10 @@ class CompletionChain:
         label = f"{rubric.name}:{rubric.fingerprint}"
         texts = [case.responses[index].text for index in request.slots]
         asked: list[tuple[str, Any]] = []
-        knowledge: list[JsonObject] = []
+        knowledge = []
         usage: Counter[str] = Counter()
         seen: set[str] = set()
-        ended: str | None = None
+        ended = None
         may_ask = self.questions > 0
         for call in count(1):
             messages = chain_messages(rubric, case.question, texts, case.reference, asked, may_ask)

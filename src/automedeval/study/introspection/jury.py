@@ -57,9 +57,14 @@ def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, R
 
 def _queue_line(recorded: Recorded) -> JsonObject:
     """Return the line of a case in the queue; its digest is over the case as shown and the verdict on record."""
-    line = {"case_id": recorded.case.id, "judge": recorded.row["judge"], **dict.fromkeys(ANSWERS)}
-    seen = digest([recorded.case.digest, recorded.row["completion"]])
-    return line | {"order": list(recorded.order), "models": recorded.case.models, "digest": seen}
+    return {
+        "case_id": recorded.case.id,
+        "judge": recorded.row["judge"],
+        **dict.fromkeys(ANSWERS),
+        "order": list(recorded.order),
+        "models": recorded.case.models,
+        "digest": digest([recorded.case.digest, recorded.row["completion"]]),
+    }
 
 
 def _ruling(line: JsonObject, recorded: Recorded) -> Ruling | None:

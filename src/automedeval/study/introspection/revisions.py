@@ -62,7 +62,7 @@ class RoundArguments(TableArguments):
         return dataset, read_recorded(dataset.training, cases, rubrics, self.dataset)
 
 
-def mistake_record(mistake: Mistake, discussion: Discussion | None = None) -> Record:
+def mistake_record(mistake: Mistake, discussion: Discussion | None) -> Record:
     """Return the record of one mistake: both verdicts, all messages, the suggestion and the revised verdict (Eq. 2)."""
     recorded = mistake.recorded
     judged = mistake.judged.to_dict()

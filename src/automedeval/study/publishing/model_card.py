@@ -114,8 +114,7 @@ def adapter_files(checkpoint: Path, base_model: str | None) -> dict[str, bytes]:
     if not (checkpoint / ADAPTER).is_file():
         return {}
     base, commit = base_on_hub(read_record(checkpoint) or {}, base_model)
-    config = read_json(checkpoint / ADAPTER)
-    config |= {"base_model_name_or_path": base, "revision": commit}
+    config = read_json(checkpoint / ADAPTER) | {"base_model_name_or_path": base, "revision": commit}
     return {ADAPTER: json.dumps(config, indent=2).encode()}
 
 

@@ -30,7 +30,7 @@ def train_adapter(
     loss: Callable[[CrossEncoder], torch.nn.Module],
     lora: JsonObject,
     *,
-    start: Path | None = None,
+    start: Path | None,
 ) -> None:
     """Train on rows; write OUTPUT_DIR/adapter and the record of the run. A finished run is left as it is.
 

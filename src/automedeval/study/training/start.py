@@ -49,12 +49,12 @@ def parse_run(parser: Any) -> tuple[Any, ...]:
     check_launcher(training)
     if not model.model_name_or_path:
         raise RecordError("model_name_or_path is needed")
-    loading = {
+    training.model_init_kwargs = {
+        **(training.model_init_kwargs or {}),
         "dtype": model.dtype,
         "attn_implementation": model.attn_implementation,
         "use_safetensors": True,
     }
-    training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
     return groups
 
 
