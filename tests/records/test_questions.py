@@ -1,6 +1,7 @@
 """What the question of a case is, by every program that reads or compares it, however a conversation is written."""
 
 import pytest
+from doubles.agreement_study import case_of
 from factories import write
 from programs import run_command, succeeded
 from tables import write_csv
@@ -18,15 +19,11 @@ CALLER = [{"role": "clinic", "content": "Hello!"}, {"role": "caller", "content":
 SAME = {"user": [USER], "system": [SYSTEM, USER], "greeting": [HELLO, USER], "others": CALLER}
 
 
-def case(question, text):
-    return {"id": "one", "question": question, "responses": [{"model": "m", "text": text}]}
-
-
 @pytest.mark.parametrize("question", SAME.values(), ids=SAME)
 def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     """It is a leak, one case of two versions, and what a table of ratings means by its text."""
-    plain = case(ASKED, "Ask a doctor.")
-    talk = case(question, "One tablet is enough for her.")
+    plain = case_of("one", ASKED, {"m": "Ask a doctor."})
+    talk = case_of("one", question, {"m": "One tablet is enough for her."})
     found = leaks([Case.from_dict(plain)], [Case.from_dict(talk)])
     assert found == {"one": "question of an evaluation case"}
     first = write(tmp_path / "v1.jsonl", [talk])
