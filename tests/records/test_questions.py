@@ -3,7 +3,7 @@
 import pytest
 from doubles.agreement_study import case_of
 from factories import write
-from programs import run_command, succeeded
+from programs import judge_by_length, succeeded
 from tables import write_csv
 
 from automedeval.records import Case, key_of
@@ -29,8 +29,7 @@ def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     first = write(tmp_path / "v1.jsonl", [talk])
     second = write(tmp_path / "v2.jsonl", [plain])
     versions = (f"v1={first}", f"v2={second}")
-    judged = run_command("judge", *versions, judge="baseline:longer text", output=tmp_path / "out")
-    said = succeeded(judged).stdout
+    said = succeeded(judge_by_length(tmp_path / "out", *versions)).stdout
     assert "cases: 1, with an answer of all 2 models: 1" in said
     differ = "cases whose 'question' differs between the files: 1, the first is taken"
     assert (differ in said) == (len(question) > 1)

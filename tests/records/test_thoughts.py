@@ -2,7 +2,7 @@
 
 from doubles.agreement_study import case_of as line_of
 from factories import verdicts_in, write_json
-from programs import run_command, told
+from programs import judge_by_length, told
 from tables import each_row
 
 from automedeval import Case, Response
@@ -61,7 +61,7 @@ def test_an_answer_scores_as_what_is_read_of_it_and_the_run_counts_the_rest(tmp_
         rows.append({"question": f"May I take {number} pills?", "whole": text, "read": read})
     file = tmp_path / "answers.json"
     write_json(file, rows)
-    done = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
+    done = judge_by_length(tmp_path / "v", file)
     removed = "answers with thoughts or control tokens, which are removed: 2"
     told(done, removed, "answers with more than 100,000 characters")
     for verdict in verdicts_in(tmp_path / "v"):
