@@ -102,6 +102,11 @@ def run_command(*words: object, **options: object) -> subprocess.CompletedProces
     return run_here(["automedeval", *map(str, [*words, *flags(**options)])], console.main)
 
 
+def judge_by_length(output: Path, *files: object, **options: object) -> subprocess.CompletedProcess:
+    """Judge cases or logs by the lengths of their answers, which takes no model."""
+    return run_command("judge", *files, judge="baseline:longer text", output=output, **options)
+
+
 @contextlib.contextmanager
 def on(day: str) -> Iterator[None]:
     """Let runs that begin here begin on this day."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from doubles.agreement_study import case_of as line_of
 from tables import each_row
 
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
@@ -18,8 +19,8 @@ TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass
 
 
 def case_of(question: Any, answers: Sequence[str] = TWO, **more: Any) -> Case:
-    responses = [{"model": f"model-{number}", "text": text} for number, text in enumerate(answers)]
-    return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
+    named = dict(zip(("model-0", "model-1", "model-2"), answers))
+    return Case.from_dict(line_of("c", question, named, **more))
 
 
 def answers_of(case: Case, values: Sequence[float], slots: tuple[int, ...] = ()) -> list:

@@ -5,16 +5,12 @@ from pathlib import Path
 
 from factories import read, read_json, write_json
 from harness.make_logs import QUESTIONS
-from programs import failed, run_command, told
+from programs import failed, judge_by_length, told
 from tables import holds_all
 
 
-def run_judge(output: Path, *runs: object):
-    return run_command("judge", *runs, judge="baseline:longer text", output=output)
-
-
 def judge(output: Path, *runs: object):
-    printed = told(run_judge(output, *runs))
+    printed = told(judge_by_length(output, *runs))
     return printed, read(output / "cases.jsonl")
 
 
@@ -48,16 +44,16 @@ def test_of_several_trials_the_first_is_read(helm_runs, tmp_path):
 
 def test_multiple_choice_is_left_out(helm_runs, tmp_path):
     answers = "answers of acme/model-a: 0; left out:"
-    choices = run_judge(tmp_path / "out", helm_runs / "choices")
+    choices = judge_by_length(tmp_path / "out", helm_runs / "choices")
     failed(choices, f"{answers} 3 (a multiple-choice question")
-    apart = run_judge(tmp_path / "out", helm_runs / "apart")
+    apart = judge_by_length(tmp_path / "out", helm_runs / "apart")
     failed(apart, f"{answers} 6 (not a generated text)")
 
 
 def test_a_run_that_is_not_whole_is_one_line(helm_runs, tmp_path):
     run = shutil.copytree(helm_runs / "a", tmp_path / "a")
     (run / "run_spec.json").unlink()
-    done = run_judge(tmp_path / "out", run)
+    done = judge_by_length(tmp_path / "out", run)
     failed(done, "no run_spec.json beside it: not a whole run of HELM")
 
 

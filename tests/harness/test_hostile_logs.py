@@ -12,7 +12,7 @@ from doubles.word_judge import WordJudge
 from factories import write_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import failed, run_command
+from programs import failed, judge_by_length
 from tables import each_row, rows_of
 
 from automedeval import Case, RecordError
@@ -113,8 +113,7 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, lo
 @each_row("fault")
 def test_a_question_pattern_that_is_none_is_one_line(fault, tmp_path):
     log = write(tmp_path / "samples_x.jsonl", [LM_LINE])
-    options = {"judge": "baseline:longer text", "question_pattern": fault}
-    done = run_command("judge", f"m={log}", **options, output=tmp_path / "out")
+    done = judge_by_length(tmp_path / "out", f"m={log}", question_pattern=fault)
     failed(done, "--question_pattern", repr(fault))
     assert not (tmp_path / "out").exists()
 

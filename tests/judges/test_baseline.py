@@ -3,9 +3,9 @@
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from doubles.agreement_study import CASES, read
+from doubles.agreement_study import CASES, case_of, read
+from metrics.test_embedding import Letters
 from programs import failed, flags, run_recipe, succeeded
 from tables import each_row
 
@@ -19,8 +19,7 @@ judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
 QUESTION = "embedding to the question"
 REFERENCE = "embedding to the reference"
-RESPONSES = [{"model": "a", "text": "syrup"}, {"model": "b", "text": "rest and sleep"}]
-TWO = {"id": "one", "question": "cough syrup?", "responses": RESPONSES}
+TWO = case_of("one", "cough syrup?", {"a": "a cough syrup", "b": "rest and sleep"})
 
 
 def judged(tmp_path: Path, baseline: str, *arguments: object) -> list[dict]:
@@ -42,30 +41,19 @@ def test_verdicts_say_what_the_baseline_counts(baseline, tmp_path):
         assert verdict["expected_scores"] == pytest.approx(scores, abs=1e-6)
 
 
-class Lengths:
-    """An encoder whose vectors tell one word from several."""
-
-    name = "lengths"
-    fingerprint = "0"
-
-    def encode(self, texts, on_batch=None) -> np.ndarray:
-        vectors = [[0.6, 0.8] if " " in text else [1.0, 0.0] for text in texts]
-        return np.array(vectors, dtype=np.float32)
-
-
 def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder():
-    other = Lengths()
+    other = Letters()
     other.fingerprint = "1"
-    judges = [BaselineJudge(QUESTION, encoder=encoder) for encoder in (Lengths(), Lengths(), other)]
+    judges = [BaselineJudge(QUESTION, encoder=encoder) for encoder in (Letters(), Letters(), other)]
     assert judges[0].fingerprint == judges[1].fingerprint != judges[2].fingerprint
     assert BaselineJudge(LONGER, encoder=other).fingerprint == BaselineJudge(LONGER).fingerprint
     (verdict,) = judges[0]([Case.from_dict(TWO)])
-    assert verdict.expected_scores == (0.6, 1.0)
+    assert verdict.expected_scores == pytest.approx((0.5**0.5, 0.0))
 
 
 @each_row("changes, baseline, error")
 def test_a_text_without_words_makes_a_verdict_invalid(changes, baseline, error):
-    (verdict,) = BaselineJudge(baseline, encoder=Lengths())([Case.from_dict(TWO | changes)])
+    (verdict,) = BaselineJudge(baseline, encoder=Letters())([Case.from_dict(TWO | changes)])
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, error, None)
 
 

@@ -14,16 +14,12 @@ from automedeval.records import Case, RecordError
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.rubric import PACKAGED
 
-CRITERIA = rows_of(__file__)["criteria"]
-RESPONSES = [
-    {"model": "a", "text": "Take 400 mg with food."},
-    {"model": "b", "text": "It is harmless."},
-]
+RECORD = rows_of(__file__)["case"]
+CRITERIA = RECORD["criteria"]
 
 
-def case(number=0, **changes):
-    record = {"id": f"c{number}", "question": "How do I take ibuprofen?"}
-    return Case.from_dict(record | {"responses": RESPONSES, "criteria": CRITERIA} | changes)
+def case(**changes):
+    return Case.from_dict(RECORD | changes)
 
 
 @module_fixture
@@ -46,7 +42,7 @@ def test_each_response_has_a_verdict_with_its_score(chat):
 
 def test_sharing_the_case_and_the_response_changes_no_probability(chat):
     judge = ChecklistJudge(chat, "checklist", rationale=False)
-    (verdict,) = judge([case(responses=RESPONSES[:1])])
+    (verdict,) = judge([case(responses=RECORD["responses"][:1])])
     assert len(chat._prefix.tokens) > 100  # computed once for all criteria
     prompts = judge.prompt(judge.plan(case())[0])
     alone = [next(chat.answer([prompt]))[1].probabilities[0]["met"] for prompt in prompts]
@@ -62,7 +58,7 @@ def test_what_cannot_be_read_stays_unread():
     with EndpointDouble(lambda body: next(said)) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, concurrency=1)
         judge = ChecklistJudge(chat, "checklist", score_decoding="constrained")
-        (verdict,) = judge([case(responses=RESPONSES[:1])])
+        (verdict,) = judge([case(responses=RECORD["responses"][:1])])
     assert verdict.checklist == {
         "met": [True, None, False],
         "met_probabilities": [0.75, None, 0.75],

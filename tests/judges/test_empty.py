@@ -19,9 +19,7 @@ from automedeval.harness.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
 POOR = "I like trains."
-# No judge reads these.
-THAI = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก"
-KHMER = "បាទ អ្នកត្រូវការវ៉ាក់សាំង"
+THAI = "ใช่ คุณต้องฉีดวัคซีนบาดทะยัก"  # no judge reads it
 
 
 def case_of(*texts: str, **more: object) -> Case:
@@ -41,9 +39,7 @@ def test_a_response_is_empty_if_nothing_of_it_can_be_seen(text, is_empty):
 
 
 @needs_encoder
-@pytest.mark.parametrize(
-    "text", ["", "\u200b", "...", "👍", THAI, KHMER, "አዎ ክትባት ያስፈልግዎታል", "是的，您需要打破伤风针。"]
-)
+@each_row("text")
 def test_the_small_judge_scores_each_response_by_itself(small, text):
     """Whatever stands beside them, two answers have the scores that they have alone; an empty one has the lowest."""
     (verdict,) = small([case_of(ANSWER, text, POOR)])

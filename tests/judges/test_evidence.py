@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer, prompt_of
 from programs import (
     ENCODER,
@@ -25,20 +25,10 @@ from automedeval.records import RecordError
 
 pytestmark = needs_encoder
 
-BOOK = rows_of(__file__)["book"]
-DAILY, WEEKLY = (
-    f"Take methotrexate tablets for arthritis {often}." for often in ("every day", "once a week")
-)
-RESPONSES = [
-    {"model": "a", "text": DAILY},
-    {"model": "b", "text": WEEKLY},
-    {"model": "c", "text": ""},
-]
-CASE = {
-    "id": "c1",
-    "question": "How do I take methotrexate for my arthritis, and what should I do when I forget it?",
-    "responses": RESPONSES,
-}
+ROWS = rows_of(__file__)
+BOOK = ROWS["book"]
+ANSWERS = ROWS["answers"]
+CASE = case_of("c1", ROWS["question"], ANSWERS | {"c": ""})
 
 
 @module_fixture
@@ -79,7 +69,7 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store, 
     encoder = SentenceTransformer(str(ENCODER), device="cpu")
     # a passage is found by its heading, too
     passages = encoder.encode([f"{title}\n{text}" for title, text in BOOK.items()])
-    texts = {"question": CASE["question"], "a": DAILY, "b": WEEKLY}
+    texts = ANSWERS | {"question": CASE["question"]}
     for query, text in texts.items():
         (found,) = (lookup["passages"] for lookup in knowledge if lookup["query"] == query)
         cosines = encoder.similarity(encoder.encode([text]), passages)[0].numpy()
@@ -135,7 +125,7 @@ def reward_by(file: Path, evidence: object) -> JudgeReward:
 
 
 def test_a_reward_reads_the_store(store, tmp_path):
-    completions = [CASE["question"]] * 2, [DAILY, WEEKLY]
+    completions = [CASE["question"]] * 2, list(ANSWERS.values())
     reward = reward_by(tmp_path / "reward.yaml", store)
     plain = JudgeReward(load_judge("small", encoder=str(ENCODER)))
     assert reward(*completions) == plain(*completions)

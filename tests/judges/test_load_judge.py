@@ -126,15 +126,9 @@ def test_a_data_set_is_judged_row_by_row():
     judge = load_judge("baseline:longer text")
     names = ["case_id", "row", "model", "expected_score"]
     table = judge_dataset(judge, Dataset.from_dict(ROWS), blank="skip").to_pandas()
-    assert table[names].values.tolist() == [
-        ["x", 1, "model_a", 4.0],
-        ["x", 1, "model_b", 1.0],
-        ["y", 2, "model_a", 3.0],
-    ]
+    assert table[names].values.tolist() == TABLES["of two models"]
     only = judge_dataset(judge, Dataset.from_dict(ROWS), ["model_b"], blank="lowest").to_pandas()
-    assert only[["model", "expected_score"]].values.tolist() == [
-        ["model_b", 1.0], ["model_b", 0.0], ["model_b", 0.0],
-    ]  # fmt: skip
+    assert only[names[2:]].values.tolist() == TABLES["of one model"]
 
 
 @each_row("rows, options, fault")

@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from programs import error_line, run_command, succeeded, told
+from programs import error_line, judge_by_length, run_command, succeeded, told
 from tables import each_row, rows_of, write_csv
 
 TABLES = rows_of(__file__)
@@ -19,8 +19,7 @@ def judged(folder: Path, columns: dict[str, str | list[str]], *options: object):
         ]
         rows.append([cell.replace("{}", str(number)) for cell in cells])
     file = write_csv(folder / "t.csv", columns, rows)
-    judge = ("--judge", "baseline:longer text", "--output", folder / "out")
-    return run_command("judge", file, *judge, *options)
+    return judge_by_length(folder / "out", file, *options)
 
 
 def test_known_names_and_columns_without_text_are_left_out_and_every_other_text_is_an_answer(

@@ -1,11 +1,12 @@
 """The criteria of a case and people's labels of them."""
 
 import pytest
+from doubles.agreement_study import case_of
 from tables import each_row, refused
 
 from automedeval.records import Case, CriterionLabel, RecordError, Verdict
 
-CASE = {"id": "c", "question": "Q?", "responses": [{"model": "m", "text": "t"}]}
+CASE = case_of("c", "Q?", {"m": "t"})
 GOOD = {"criterion": "names the dose", "points": 5, "tags": ["theme:x"], "axis": "accuracy"}
 
 

@@ -1,8 +1,9 @@
 """What the question of a case is, by every program that reads or compares it, however a conversation is written."""
 
 import pytest
+from doubles.agreement_study import case_of
 from factories import write
-from programs import run_command, succeeded
+from programs import judge_by_length, succeeded
 from tables import write_csv
 
 from automedeval.records import Case, key_of
@@ -18,22 +19,17 @@ CALLER = [{"role": "clinic", "content": "Hello!"}, {"role": "caller", "content":
 SAME = {"user": [USER], "system": [SYSTEM, USER], "greeting": [HELLO, USER], "others": CALLER}
 
 
-def case(question, text):
-    return {"id": "one", "question": question, "responses": [{"model": "m", "text": text}]}
-
-
 @pytest.mark.parametrize("question", SAME.values(), ids=SAME)
 def test_a_question_is_the_same_in_a_conversation(question, tmp_path):
     """It is a leak, one case of two versions, and what a table of ratings means by its text."""
-    plain = case(ASKED, "Ask a doctor.")
-    talk = case(question, "One tablet is enough for her.")
+    plain = case_of("one", ASKED, {"m": "Ask a doctor."})
+    talk = case_of("one", question, {"m": "One tablet is enough for her."})
     found = leaks([Case.from_dict(plain)], [Case.from_dict(talk)])
     assert found == {"one": "question of an evaluation case"}
     first = write(tmp_path / "v1.jsonl", [talk])
     second = write(tmp_path / "v2.jsonl", [plain])
     versions = (f"v1={first}", f"v2={second}")
-    judged = run_command("judge", *versions, judge="baseline:longer text", output=tmp_path / "out")
-    said = succeeded(judged).stdout
+    said = succeeded(judge_by_length(tmp_path / "out", *versions)).stdout
     assert "cases: 1, with an answer of all 2 models: 1" in said
     differ = "cases whose 'question' differs between the files: 1, the first is taken"
     assert (differ in said) == (len(question) > 1)

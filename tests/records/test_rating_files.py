@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from factories import read_json
-from programs import failed, run_command, succeeded
+from programs import failed, judge_by_length, run_command, succeeded
 from tables import each_row, refused, rows_of, write_csv
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
@@ -108,7 +108,7 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
         rows += [[question, "ann", "a", 3 + at % 2 * 2, 1], [question, "ann", "b", 2, 2]]
     head = ("question", "rater", "model", "criterion_missed diagnosis", "criterion_bedside manner")
     write_csv(ratings, head, rows)
-    succeeded(run_command("judge", table, judge="baseline:longer text", output=tmp_path / "v"))
+    succeeded(judge_by_length(tmp_path / "v", table))
     given = {"verdicts": tmp_path / "v", "cases": table, "ratings": ratings, "resamples": 100}
     report = partial(run_command, "report", **given, output=tmp_path / "report")
     unsure = "r.csv: 'bedside manner' does not say whether a higher number is better"
@@ -123,11 +123,7 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
         assert judge["pairwise_accuracy"]["value"] == agrees
         assert way in (tmp_path / "report/report.html").read_text("utf-8")
     asked_of = Cases.read(str(table))
-    for scale, turned in (
-        ((0, 9), [4, 6]),
-        ((2.5, 9), [2, 4]),  # some are below it
-        ((1, 4), [2, 4]),  # many are above it
-    ):
+    for scale, turned in ROWS["turned on a scale"]:
         people = read_ratings(str(ratings), asked_of, worse=["missed diagnosis"], scale=scale)
         assert np.unique(people.ratings[1]).tolist()[:2] == turned
 

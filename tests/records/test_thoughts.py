@@ -1,7 +1,8 @@
 """Thoughts of reasoning models in candidates' answers."""
 
+from doubles.agreement_study import case_of as line_of
 from factories import verdicts_in, write_json
-from programs import run_command, told
+from programs import judge_by_length, told
 from tables import each_row
 
 from automedeval import Case, Response
@@ -13,16 +14,13 @@ ANSWER = "No. Skip the missed dose."
 @each_row("text")
 def test_an_answer_is_read_without_its_thoughts(text):
     turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "Two pills?"}]
-    case = Case.from_dict(
-        {"id": "1", "question": turns, "responses": [{"model": "m", "text": text}]}
-    )
+    case = case_of(text, question=turns)
     assert case.responses[0].text == case.question[0]["content"] == ANSWER
     assert case.responses[0].extra == ({} if text == ANSWER else {"thoughts": True})
 
 
-def case_of(text: str, **more: str) -> Case:
-    responses = [{"model": "m", "text": text}]
-    return Case.from_dict({"id": "1", "question": "Two pills?", "responses": responses} | more)
+def case_of(text: str, question: str | list = "Two pills?", **more: str) -> Case:
+    return Case.from_dict(line_of("1", question, {"m": text}, **more))
 
 
 def test_a_reference_is_read_without_its_thoughts():
@@ -63,7 +61,7 @@ def test_an_answer_scores_as_what_is_read_of_it_and_the_run_counts_the_rest(tmp_
         rows.append({"question": f"May I take {number} pills?", "whole": text, "read": read})
     file = tmp_path / "answers.json"
     write_json(file, rows)
-    done = run_command("judge", file, judge="baseline:longer text", output=tmp_path / "v")
+    done = judge_by_length(tmp_path / "v", file)
     removed = "answers with thoughts or control tokens, which are removed: 2"
     told(done, removed, "answers with more than 100,000 characters")
     for verdict in verdicts_in(tmp_path / "v"):

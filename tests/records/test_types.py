@@ -23,15 +23,7 @@ from automedeval.records import (
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.types import repeats
 
-CASE, RATING, VERDICT = (
-    rows_of(__file__)["records"][kind] for kind in ("Case", "Rating", "Verdict")
-)
-PAIR = VERDICT | {
-    "pair": ["m1", "m2"],
-    "choices": {"bias": "neither"},
-    "scores": None,
-    "expected_scores": None,
-}
+CASE, RATING, VERDICT, PAIR = rows_of(__file__)["records"].values()
 ANSWER = {"model": "m", "text": "x"}
 KINDS = {"Case": (Case, CASE), "Rating": (Rating, RATING), "Verdict": (Verdict, VERDICT)}
 

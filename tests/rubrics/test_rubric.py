@@ -76,50 +76,28 @@ def test_a_user_s_own_file_may_take_a_packaged_template_but_its_own_wins(tmp_pat
     assert read_rubric(written(tmp_path, PAIR)).template_text == own
 
 
-@each_row("changed, is_same")
-def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(changed, is_same, tmp_path):
-    before = read_rubric(written(tmp_path, SCORES)).fingerprint
-    after = read_rubric(written(tmp_path, SCORES | changed)).fingerprint
+@each_row("file, changed, is_same")
+def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(
+    file, changed, is_same, tmp_path
+):
+    content = FILES[file]
+    before = read_rubric(written(tmp_path, content)).fingerprint
+    after = read_rubric(written(tmp_path, content | changed)).fingerprint
     assert (after == before) == is_same
-    path = written(tmp_path, SCORES)
+    path = written(tmp_path, content)
     (tmp_path / "bedside.jinja").write_text("{% block user %}Other.{% endblock %}", "utf-8")
     assert read_rubric(path).fingerprint != before
 
 
-@each_row("output, text")
-def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
-    content = SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}
+@each_row("file, output, text, read")
+def test_a_user_s_own_file_may_ask_for_other_json(tmp_path, file, output, text, read):
+    content = FILES[file] | {"rationale": True, "output": {"grammar": "json"} | output}
     rubric = read_rubric(written(tmp_path, content))
-    reading = parse_verdict(text, rubric, 1)
+    reading = parse_verdict(text, rubric, rubric.max_responses)
     assert reading.valid, reading.error
-    assert reading.criterion_scores == {"warmth": (7,), "tact": (10,)}
-    assert reading.scores == (9,)
+    plain = json.loads(json.dumps(vars(reading)))
+    assert plain == plain | read
     assert format_verdict(reading, rubric) == text
-
-
-@each_row("output, text")
-def test_a_user_s_own_file_may_ask_for_one_flat_object(tmp_path, output, text):
-    rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json"} | output}))
-    reading = parse_verdict(text, rubric, 1)
-    assert (reading.scores, reading.criterion_scores) == ((7,), None)
-    assert format_verdict(reading, rubric) == text
-
-
-def test_the_order_of_the_fields_is_a_part_of_the_fingerprint(tmp_path):
-    output = {"grammar": "json", "rationale_key": "why", "score_key": "points"}
-    before = read_rubric(written(tmp_path, SCORES | {"output": output}))
-    turned = dict(reversed(output.items()))
-    path = tmp_path / "own.yaml"
-    write_yaml(path, SCORES | {"output": turned})
-    assert read_rubric(path).fingerprint != before.fingerprint
-
-
-def test_choices_may_stand_beside_the_rationale(tmp_path):
-    content = PAIR | {"rationale": True, "output": {"grammar": "json", "rationale_key": "why"}}
-    rubric = read_rubric(written(tmp_path, content))
-    reading = parse_verdict('{"why": "Kind.", "warmth": "first", "tact": "same"}', rubric)
-    assert reading.valid, reading.error
-    assert reading.choices == {"warmth": "a", "tact": "tie"}
 
 
 def test_harm_has_the_degrees_of_who_and_what_cannot_be_told_is_no_degree():

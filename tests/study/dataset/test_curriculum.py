@@ -128,5 +128,6 @@ def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alo
     plan = read_plan(folder / "plan.yaml")
     vanilla = read_plan(folder / "plan_vanilla.yaml")
     assert (vanilla.test, vanilla.seed) == (plan.test, plan.seed)
-    assert vanilla.failed_criteria == plan.failed_criteria
     assert [part.teacher for part in vanilla.teachers] == ["strong"]
+    rules = {read_plan(file).failed_criteria for file in folder.glob("plan*.yaml")}
+    assert len(rules) == 1, "every plan of the study has one rule"

@@ -1,5 +1,5 @@
 import pytest
-from tables import each_row
+from tables import each_row, rows_of
 
 from automedeval.records import Case, RecordError, Response
 from automedeval.records.tables.cases import read_table
@@ -14,9 +14,7 @@ from automedeval.study.dataset.sources import (
 )
 
 QUESTION = "What are the symptoms of gout?"
-CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}]}
-WIKIDOC = {"instruction": "", "input": QUESTION, "output": "Pain."}
-MEDTEXT = {"id": "7/1-2", "Prompt": QUESTION, "Completion": "Pain."}
+CASE, WIKIDOC, MEDTEXT = rows_of(__file__)["rows"]
 
 
 def cases_of(*rows, layout=None):

@@ -15,13 +15,8 @@ from automedeval.study.dataset.verification import verify
 ROWS = rows_of(__file__)
 
 RUN = ROOT / "recipes/runs/automedeval-135m"
-
-
 VERDICTS = {("c1", "t", "aaa"), ("c1", "t", "ccc"), ("c2", "t", "bbb"), ("c3", "t", "ddd")}
-
-
-RATING = {"case_id": "c1", "judge": "t", "annotator": "a", "verdict_digest": "aaa"}
-RATING |= {"criterion": "knowledge", "score": 1}
+RATING = ROWS["rating"]
 
 
 def verified(folder: Path, ratings: list[dict]) -> tuple:

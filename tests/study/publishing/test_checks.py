@@ -87,14 +87,6 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
         packed(dataset, DATASET)
 
 
-@each_row("name")
-def test_a_text_that_cannot_be_searched_stays(dataset, name):
-    # as Windows PowerShell and spreadsheets save texts
-    (dataset / name).write_text(KEYS["a Hub token"], encoding="utf-16")
-    with pytest.raises(RecordError, match=rf"{name}: must be text in UTF-8"):
-        packed(dataset, DATASET)
-
-
 def test_a_key_in_the_filled_card_is_found(checkpoint):
     with pytest.raises(RecordError, match=r"README\.md: looks like a Hub token in line 10"):
         packed(checkpoint, MODEL, CARD_OF_A_MODEL + KEYS["a Hub token"])

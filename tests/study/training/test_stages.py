@@ -39,12 +39,10 @@ from automedeval.study.training.stages import (
 )
 from automedeval.study.training.start import parse_run
 
-SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
 ROWS = rows_of(__file__)
 HARMLESS = ROWS[
     "harmless"
 ]  # fields of TRL's SFTConfig that decide no weights: `REFUSED` refuses the rest
-ROUND = {"fingerprint": "d2", "follows": "d1", "splits": {"train": {}, "test": {}}}
 
 
 def stage(split: str, fingerprint: str = "d1") -> Stage:
@@ -149,7 +147,7 @@ def test_a_folder_that_was_built_anew_gives_its_new_rows(tmp_path):
 
 @each_row("history, splits, data, fault")
 def test_a_stage_starts_where_the_curriculum_allows(history, splits, data, fault):
-    statistics = {"curriculum": SPLITS, "round": ROUND, "none": {}}[data]
+    statistics = ROWS["statistics"][data]
     with pytest.raises(RecordError, match=fault) if fault else nullcontext():
         check_start(
             "model", [stage(*each.split()) for each in history], "instructions", splits, statistics
