@@ -116,6 +116,7 @@ def test_each_physician_stands_beside_the_majority_of_the_others(study, tmp_path
     report = made(tmp_path, **options, ratings=labels)
     assert "rated by the majority of 3 physicians on criteria;" in report.page
     assert "17 labelled responses have no strict majority on each criterion" in report.page
+    assert "is wrong in accuracies, and left out of kappa, macro F1" in report.page
     figures = certificate(report)["physicians"]
     for place, name in enumerate(ANNOTATORS):
         right = []

@@ -122,10 +122,14 @@ def test_criteria_on_which_more_is_worse_are_turned_round(tmp_path):
         judge = figures["judges"]["baseline:longer text"]
         assert judge["pairwise_accuracy"]["value"] == agrees
         assert way in (tmp_path / "report/report.html").read_text("utf-8")
-    asked_of = Cases.read(str(table))
+    turned_round = partial(
+        read_ratings, str(ratings), Cases.read(str(table)), worse=["missed diagnosis"]
+    )
     for scale, turned in ROWS["turned on a scale"]:
-        people = read_ratings(str(ratings), asked_of, worse=["missed diagnosis"], scale=scale)
-        assert np.unique(people.ratings[1]).tolist()[:2] == turned
+        found = turned_round(scale=scale).ratings[1]
+        assert np.unique(found).tolist()[:2] == turned
+    ratings.write_text("question,model,criterion_missed diagnosis\nQuestion 1?,a,1\n")
+    assert np.nanmax(turned_round(scale=(1, 5)).ratings) == 0  # all say yes, on 0 to 1
 
 
 def test_two_answers_to_one_question_of_a_form_are_no_score(tmp_path):

@@ -38,7 +38,10 @@ def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> Statistic
     rated = rated[use]
     n = int(use.sum())
     who = "all raters" if crossed else "two or more"
-    reason = f"fewer than two responses that were rated by {who}, or all ratings are the same"
+    reason = (
+        f"fewer than two responses that were rated by {who}, all ratings are the same, or raters "
+        "agree less than by chance"
+    )
     values = centred(ratings[use], rated)
     count = rated.sum(axis=1)
     total = values.sum(axis=1)
@@ -69,7 +72,8 @@ def _icc(of_one: bool, sums: ndarray) -> ndarray:
             excess = (raters / (k - 1) - error) / targets
         whole = rows + excess + of_one * (k - 1) * (error + excess)
         variance = (squares - centre) / (count - 1)
-        none = no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
+        # Crossed raters who agree less than by chance can leave no variance of the mean, or less.
+        none = no_spread(count, total, squares) | (whole <= SAME * variance)
         share = (rows - error) / whole
     return only(share, ~none & np.isfinite(share))
 

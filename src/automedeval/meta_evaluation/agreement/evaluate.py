@@ -252,21 +252,20 @@ def _people(cases: Cases, people: People) -> JsonObject:
 def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> JsonObject:
     """Compare judges' choices with the most frequent choice of people by criterion.
 
-    Pairs with two equally frequent choices are left out and counted.
+    Of the pairs that a judge was asked about, those with two equally frequent choices are left out and counted.
     """
     records: JsonObject = {}
     for name, votes in people.items():
         majority = most_frequent(votes, NO_CHOICE)
-        is_clear = majority != NO_CHOICE
-        without = int(votes.any(axis=1).sum() - is_clear.sum())
         criterion = known_criterion(name)
         for judge in judges:
             choices = _judged(judge, name, criterion)
             if choices is None:
                 continue
-            pairs = np.flatnonzero(judge.asked_pairs & is_clear)
+            both = judge.asked_pairs & votes.any(axis=1)
+            pairs = np.flatnonzero(both & (majority != NO_CHOICE))
             case = cases.panel.case_of_pair[pairs]
-            counts = {"pairs": len(pairs), "without_majority": without}
+            counts = {"pairs": len(pairs), "without_majority": int(both.sum()) - len(pairs)}
             measures = choice_agreement(majority[pairs], choices[pairs], case, len(cases))
             records.setdefault(judge.name, {})[name] = counts | measures
     return records

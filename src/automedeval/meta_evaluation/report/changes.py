@@ -83,10 +83,9 @@ def worst_rated(cases: Cases, people: People | None, row: Row, notes: list[str])
 
 
 def is_on_scale(row: Row, people: People) -> bool:
-    """Return whether every rating is on the scale of a judge's scores."""
+    """Return whether the ratings on every criterion are on the scale of a judge's scores, see `scale_of`."""
     scale = row.judge.scale
-    ratings = people.scores[is_known(people.scores)]
-    return scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
+    return all(scale_of(ratings, scale) == scale for ratings in people.ratings)
 
 
 def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject, Changed]:

@@ -36,6 +36,10 @@ TABLE_2 = (
     "several to the most similar one), not how good it is. * is p < 0.001, † p < 0.01, § p < 0.05: of the main judge's "
     "correlations beside 0, not adjusted; of the others beside the main judge, adjusted within the column (Holm)"
 )
+BESIDE_PHYSICIANS = (
+    "Judges beside the majority of the physicians. What a judge did not read is wrong in accuracies, and left out of kappa, "
+    "macro F1, AUROC and the calibration error"
+)
 DIFFERENCES = (
     "where both have a value in every run, with the interval over cases and the adjusted p-value of a two-sided paired t-test "
     "(of a correlation with the standard error of resampled cases; the runs are held fixed)"
@@ -150,7 +154,7 @@ def _criteria(criteria: JsonObject) -> list[PageTable]:
         physicians = certificate["physicians"]
         tables += [
             table_of("Labels of criteria by physicians", [certificate["labels"]]),
-            table_of("Judges beside the majority of the physicians", judges, "judge"),
+            table_of(BESIDE_PHYSICIANS, judges, "judge"),
             table_of("Each physician beside the majority of the others", physicians, "physician"),
         ]
     return tables

@@ -29,7 +29,7 @@ from automedeval.records import (
     without_repeats,
 )
 from automedeval.records.tables.columns import plain
-from automedeval.records.tables.ratings import is_better_by_name, placed_ratings
+from automedeval.records.tables.ratings import YES_NO, is_better_by_name, placed_ratings
 from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
@@ -220,11 +220,14 @@ def read_ratings(
 def scale_of(ratings: ndarray, scale: Bounds) -> tuple[float, float]:
     """Return the lowest and the highest score of the ratings on a criterion: those of the judge's scale, or those given.
 
-    They are the given ones where no scale is known, a rating is below it, or more than `MISTAKES` of
-    them are above it; fewer above it are mistakes of those who wrote them.
+    They are 0 and 1 if all ratings are `YES_NO` and the judge's scale does not end at 1. Else they are the given ones where no
+    scale is known, a rating is below it, or more than `MISTAKES` of them are above it; fewer above it
+    are mistakes of those who wrote them.
     """
     given = ratings[is_known(ratings)]
     low, high = scale or (np.inf, np.inf)
+    if high != 1 and YES_NO.issuperset(given):
+        return 0.0, 1.0
     if given.min() >= low and np.mean(given > high) <= MISTAKES:
         return low, high
     return given.min(), given.max()
@@ -236,20 +239,21 @@ def gather_ratings(
     """Lay out ratings as arrays; raters are "crossed", "anonymous", or None: as `TAKEN_AS` says."""
     notes: list[str] = []
     placed = cases.known(placed, source, "rating of", notes)
-    scores = []
+    rated = []
     comments: Comments = defaultdict(list)
     for place, rating in without_repeats(placed, attrgetter("model")):
         with errors_at(place):
             check_number(rating.score, "score")
         response = cases.locate(rating.case_id, rating.model, place)
-        scores.append((rating.criterion, response, rating.annotator, rating.score))
+        rated.append((response, rating))
         if rating.comment:
             comments[response].append((rating.annotator, rating.comment))
-    criteria = sorted({criterion for criterion, *_ in scores})
-    annotators = sorted({annotator for *_, annotator, _ in scores})
+    criteria = sorted({rating.criterion for _, rating in rated})
+    annotators = sorted({rating.annotator for _, rating in rated})
     ratings = np.full((len(criteria), cases.responses, len(annotators)), np.nan)
-    for criterion, response, annotator, score in scores:
-        ratings[criteria.index(criterion), response, annotators.index(annotator)] = score
+    for response, rating in rated:
+        at = criteria.index(rating.criterion), response, annotators.index(rating.annotator)
+        ratings[at] = rating.score
     is_rated = np.any(is_known(ratings), axis=2)
     if raters is None:
         raters = "partly crossed" if np.isnan(ratings[is_rated]).any() else "crossed"

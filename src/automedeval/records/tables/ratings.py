@@ -47,6 +47,8 @@ UNSURE = (
 SAY_NOTHING = {"score", "rating", "overall", "medical", "clinical", "general"}
 BY_A_RUBRIC = re.compile(r"[\w-]+@\d+")  # how the physicians' page marks ratings
 NO_ANSWER = "without a score"
+# A criterion with no other ratings, be they all the same, is on the scale of 0 to 1.
+YES_NO = {0, 1}
 UNLIKE = 2  # times: the highest scores that were given on unlike scales
 MANY = 10  # ratings by one rater, of which some ought to be high
 MOST_OFF = 0.2  # of the ratings are off the judge's scale, or people rated on another scale
@@ -69,7 +71,8 @@ def placed_ratings(
         cases: those that are rated. They name the case of a question, and the model where a case has one response.
         better: criteria of a rubric, on which a higher number is better.
         worse: criteria on which it is worse, and all others count as better. "none" names none.
-        scale: the judge's: ratings off it are noted, unless so many are that people rated on another one.
+        scale: the judge's: ratings off it are noted, unless so many are that people rated on another one, or a criterion is
+            of `YES_NO` and the judge's scale does not end at 1.
 
     Raises:
         RecordError: the file cannot be read, it is not seen what a column holds or which way a criterion counts, or a score is
@@ -97,7 +100,7 @@ def placed_ratings(
             by_rater[rating.annotator].append(rating.score)
     notes = layout.notes
     doubt = _unlike(scores) or _unlike(by_rater, MANY, "a rater")
-    if scale:
+    if scale and (scale[1] == 1 or not any(map(YES_NO.issuperset, scores.values()))):
         doubt = _off_scale(ratings, *scale, doubt)
     words = Counter(map(plain, scores))
     if alike := [name for name in scores if words[plain(name)] > 1]:
@@ -120,7 +123,9 @@ def _unlike(scores: Mapping[Any, Collection[float]], least: int = 1, by: str = "
     """
     # Of ratings from -2 to 2, some may be only low ones.
     highest = {
-        max(map(abs, given)): by or name for name, given in scores.items() if len(given) >= least
+        max(map(abs, given)) or 1: by or name
+        for name, given in scores.items()
+        if len(given) >= least
     }
     if not 0 < UNLIKE * min(highest, default=0) <= max(highest):
         return ""
