@@ -436,7 +436,11 @@ def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_th
     cases = named(count=6)
     choices = [chosen(case, "ab", "Correctness", "a") for case in cases]
     choices += [chosen(case, "ab", "overall", choice) for case, choice in zip(cases, "aaaabb")]
-    report = made(tmp_path, choices_of_a(cases), cases=cases, ratings=choices)
+    given = {"cases": cases, "ratings": choices}
+    refused(
+        tmp_path, choices_of_a(cases), "--contrasts needs --ratings of", contrasts="P=P", **given
+    )
+    report = made(tmp_path, choices_of_a(cases), **given)
     assert shares_of(report, "P") == pytest.approx({"Correctness": 1, "overall": 4 / 6})
 
 
