@@ -151,7 +151,7 @@ def test_what_cannot_be_compared_is_said_first(tmp_path, models, scores, said):
 def test_the_first_sentence_says_what_was_measured(tmp_path, groups, baseline, said):
     cases = []
     verdicts = []
-    for count, answers in groups:
+    for count, answers, *again in groups:
         texts = {model: text for model, (text, _) in answers.items()}
         scores = [score for _, score in answers.values()]
         for _ in range(count):
@@ -159,6 +159,7 @@ def test_the_first_sentence_says_what_was_measured(tmp_path, groups, baseline, s
             cases.append(case)
             # it reads English
             verdicts.append(verdict(case, scores, expected_scores=None, blind_to=["dose"]))
+            verdicts += [verdict(case, each, expected_scores=None, run=1) for each in again]
     report = made(tmp_path, verdicts, cases=cases, baseline=baseline)
     assert report.said.startswith(f"{said} ")
 
@@ -337,11 +338,15 @@ def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
 
 
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
-    """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
+    """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all.
+
+    An invalid verdict on b and c leaves neither without a choice.
+    """
     cases = named()
     verdicts = []
     for case, (second, winner) in product(cases, enumerate("ac", 1)):
         verdicts.append(pair_verdict(case, 0, second, "P", correctness=winner))
+    verdicts += alike(cases, None, **ROWS["an invalid verdict on b and c"])
     said = made(tmp_path, verdicts, cases=cases, baseline="a").said
     lower = "b wins fewer cases than a. It is worse in 12 of 12 cases and better in 0."
     assert said.startswith(f"{lower} c wins more cases than a")
@@ -434,7 +439,11 @@ def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_th
     cases = named(count=6)
     choices = [chosen(case, "ab", "Correctness", "a") for case in cases]
     choices += [chosen(case, "ab", "overall", choice) for case, choice in zip(cases, "aaaabb")]
-    report = made(tmp_path, choices_of_a(cases), cases=cases, ratings=choices)
+    given = {"cases": cases, "ratings": choices}
+    refused(
+        tmp_path, choices_of_a(cases), "--contrasts needs --ratings of", contrasts="P=P", **given
+    )
+    report = made(tmp_path, choices_of_a(cases), **given)
     assert shares_of(report, "P") == pytest.approx({"Correctness": 1, "overall": 4 / 6})
 
 

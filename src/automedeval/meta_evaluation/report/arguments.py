@@ -88,8 +88,6 @@ class ReportArguments(BaselineArguments):
             raise RecordError("--verdicts names no file")
         if wrong := [names for names in self.contrasts if names.count("=") != 1]:
             raise RecordError(f"--contrasts: must be FIRST=SECOND, not {wrong[0]!r}")
-        if self.contrasts and not self.ratings:
-            raise RecordError("--contrasts needs --ratings: judges are compared by people's")
         check_least(self, 100, "resamples")
         if len(self.cases) > 1 and not len(self.cases) == len(self.verdicts) == 2:
             raise RecordError(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy import ndarray
 
 from automedeval.meta_evaluation.page import Scale
-from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, marks_of, numbers_of
+from automedeval.meta_evaluation.report.grid import CHANGES, NEWLY, Changed, numbers_of
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People, scale_of
 from automedeval.meta_evaluation.verdicts.table import Row
@@ -93,37 +93,40 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
 
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
-        in which it is worse, the worst first, how many scores "dropped" (see `drop_on`), how many of its answers
-        have a mark of `NEWLY` that the baseline's lacks (of numbers that differ, one that does not differ there), the
-        "means" of the baseline and of it in the cases that both have, and their "difference" (of choices none) with its "p"
-        value, also adjusted for the number of models (Holm); "questions" has the first words of these cases. And the gap and
-        the marks of all answers.
+        in which it is worse, the worst first, how many scores "dropped" (see `drop_on`), how many of its answers have a mark
+        of `NEWLY` that the baseline's lacks (of numbers that differ, one that does not differ there; without a score: in
+        every valid verdict), the "means" of the baseline and of it in the cases that both have, and their "difference" (of
+        choices none) with its "p" value, also adjusted for the number of models (Holm); "questions" has the first words of
+        these cases. And the gap and the marks of all answers.
 
     Raises:
         RecordError: no model has this name.
     """
     gap = np.full(cases.responses, np.nan)
     marks = {name: np.zeros(cases.responses, bool) for name in CHANGES}
-    marked = marks_of(row.judge)
-    shown = row.judge.shown()
-    marked["failing"] = marked["unread"] | marked["invalid"]
-    numbers = numbers_of(row.judge)
+    judge = row.judge
+    shown = judge.shown()
+    # By any valid verdict, of a judge of pairs also on a pair without the baseline.
+    is_scored = is_known(judge.per_response(judge.own) if row.best is None else row.best)
+    numbers = numbers_of(judge)
     record: JsonObject = {"name": baseline, "models": {}, "questions": {}}
     for name in cases.models:
         if name == baseline:
             continue
         new, old = in_common(cases, name, baseline, "--baseline")
         gap[new] = _gaps(cases, row, old, new)
-        relation = row.judge.relation_of(gap[new].round(2), row.band)  # as it is shown
+        relation = judge.relation_of(gap[new].round(2), row.band)  # as it is shown
         # an empty answer loses a tie
         relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])
         marks["won"][new] = relation > 0
         marks["lost"][new] = relation < 0
+        is_new = {
+            "differs": (numbers[new] - numbers[old]).astype(bool),
+            "empty": cases.empty[new] & ~cases.empty[old],
+            "failing": (judge.asked & ~is_scored)[new] & is_scored[old],
+        }
         for kind in NEWLY:
-            is_new = marked[kind][new] & ~marked[kind][old]
-            if kind == "differs":
-                is_new = (numbers[new] - numbers[old]).astype(bool)
-            marks[f"newly_{kind}"][new] = is_new & (shown[old] | shown[new])
+            marks[f"newly_{kind}"][new] = is_new[kind] & (shown[old] | shown[new])
         lost = new[relation < 0]
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
         worse = [cases.records[number] for number in worst_first]

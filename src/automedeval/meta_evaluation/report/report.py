@@ -183,6 +183,10 @@ def _refuse_unfit(args: ReportArguments, files: Files, judges: Judges) -> None:
         raise RecordError(f"{labels}: labels of criteria, and these verdicts are not on criteria")
     if args.worse and not ratings:
         raise RecordError("--worse names criteria of --ratings of scores, and there are none")
+    if args.contrasts and not (ratings or labels):
+        raise RecordError(
+            "--contrasts needs --ratings of scores or labels: judges are compared by people's"
+        )
     if args.baseline is not None and not judges:
         raise RecordError("--baseline needs verdicts with scores or choices")
     if args.rounds and not ratings:
