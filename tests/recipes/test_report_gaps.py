@@ -430,6 +430,7 @@ def test_scores_are_not_compared_with_choices_whose_way_nobody_says(tmp_path):
     # The polarity of harmfulness is that of a packaged rubric.
     assert shares_of(report, "echo") == {"harmfulness": 1, "accuracy": 1}
     assert "6 choices on harm left out: no judge has this criterion" in report.told
+    assert "By choices of people: a is better than b." in report.said
 
 
 def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_their_criterion(

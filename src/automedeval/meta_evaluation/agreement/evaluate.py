@@ -49,6 +49,7 @@ from automedeval.stats.agreement import (
 from automedeval.stats.bootstrap import (
     RESAMPLES,
     SHARE,
+    Arrays,
     Estimate,
     Statistic,
     Statistics,
@@ -56,6 +57,7 @@ from automedeval.stats.bootstrap import (
     case_sums,
     estimate,
     is_known,
+    mean_along,
     mean_of,
     only,
     ratio,
@@ -103,6 +105,9 @@ def meta_evaluate(
         _add_people(tree, cases, rows, rivals, people, contrasts)
     if Choice in given:
         tree["choices"] = _choices(cases, judges, given[Choice])
+        if people is None:
+            by_people = compare_candidates(cases, _relations(given[Choice]))
+            tree["models"] = {"people": by_people} | tree["models"]
     if Preference in given:
         tree["preferences"] = _preferences(given[Preference], len(cases))
     if VerdictRating in given:
@@ -269,6 +274,20 @@ def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> Jso
             measures = choice_agreement(majority[pairs], choices[pairs], case, len(cases))
             records.setdefault(judge.name, {})[name] = counts | measures
     return records
+
+
+def _relations(people: Arrays) -> ndarray:
+    """Return the relations of pairs by people's choices: float [pairs], NaN where nobody chose.
+
+    On each criterion whose way is known the response wins that more people chose, as a whole the one that wins on more.
+    """
+    won = []
+    for name, votes in people.items():
+        if criterion := known_criterion(name):
+            way = -1 if criterion.polarity == "worse" else 1
+            gaps = way * (votes[:, 0] - votes[:, 1])
+            won.append(only(np.sign(gaps), np.any(votes, axis=1)))
+    return np.sign(mean_along(np.array(won), 0))
 
 
 def _judged(judge: VerdictTable, name: str, criterion: Criterion | None) -> ndarray | None:
