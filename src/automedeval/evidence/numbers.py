@@ -21,7 +21,8 @@ from automedeval.records.patterns import all_filled, one_of
 
 NEAR = 400  # characters before a number that may make it a limit: tables pad their cells
 FACTOR = 2.0  # the least that is marked
-SLIP = 10.0  # what is so far above a lower limit is marked
+SLIP = 10.0  # what is marked above a lower limit, and of doses per kg where only one says of which time
+A_DAY = " a day"
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
 
@@ -97,7 +98,8 @@ _PATTERNS = {
     r"|(?:\d{1,3}[ -])?[1-9]/[1-9]|(?:\d{1,3}[ -]?)?[½¼¾⅓⅔]|\d{1,9}(?!-[1-9]/[1-9]))(?!\d)",
     # Atomic: "twenty-five" and "one-hundred-five" are no ranges; "one hundred and two hundred mg" are two numbers.
     # Of "one point five mg" nothing is read.
-    "in_words": r"(?<!point )(?>(?:@tens[ -]@ones|@shares|@tens|@teens|@ones)\b)",
+    "in_words": r"(?<!one point )(?<!two point )(?<!zero point )"
+    r"(?>(?:@tens[ -]@ones|@shares|@tens|@teens|@ones)\b)",
     # "On days 1 to 3 and half a tablet" has two numbers.
     "added": r"(?!half (?:an?|of)\b)@in_words",
     "hundreds": r"(?:[ -]hundred(?: and @added|(?>(?:[ -]@added)?)))?",
@@ -110,7 +112,8 @@ _PATTERNS = {
     "again": r"(?: \((?:[\d.,]+|@in_words@hundreds)\))?",
     "range": r"(?<![\w.,·/$€£^])(?<!\w[-–])"
     # "Day 2 - 10 mg" is no range, nor is "over 65 - 10 mg".
-    r"(?!(?:(?<=\bday )(?<![ahyr] day )|(?<=\bweek )|(?<=\bstep )|(?<=\bphase )|(?<=\bover )|(?<=\bunder ))\d+ ?[-–—])"
+    r"(?!(?:(?<=\bday )(?<![ahyr] day )|(?<=\bweek )|(?<=\bstep )|(?<=\bphase ))\d+ ?[-–—])"
+    r"(?!(?:(?<=\bover )|(?<=\bunder ))\d+ [-–—])"
     r"(?:(?P<between>between )?(?P<low>@number)@again[ -]?(?:(?P<lower>@unit)s?)? ?"
     r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)@again",
     # No amounts: ages, widths of needles, and equivalents of what has two charges.
@@ -121,7 +124,7 @@ _PATTERNS = {
     # Before a unit, also a no-break space and Markdown.
     "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of (?:an? )?| (?:consecutive|full|whole) )",
     # Also "10 mg paracetamol/kg", "mg kg⁻¹" and "mg/kgBW"; with the time behind a weight.
-    "base": r"(?:(?:(?: (?!per\b|m?[gl]\b|mcg\b)[^\W\d]\w{1,20}+){0,4}+(?: ?/ ?| ?per ?)"
+    "base": r"(?:(?:(?: (?!per\b|m?[gl]\b|mcg\b)[^\W\d]\w{0,20}+){0,4}+(?: ?/ ?| ?per ?)"
     r"| for (?:every|each) | an? (?=k|pound)|[ ·.](?=\w{1,2}(?:⁻¹|\^?[-−]1)))"
     r"(?P<count>@number ?)?(?=(?P<body>k|lb|pound)?)(?P<by>@per)s?(?:bw)?\b"
     r"(?(body)(?:⁻¹|\^?[-−]1)?(?:(?: ?/ ?| (?:(?:per|an?) )?|[·.])(?P<time>@periods|@adverbs)s?\b)?))?",
@@ -133,9 +136,10 @@ _PATTERNS = {
     "a_period": r"(?:(?:(?: ?/ ?|[ -](?:an?|per|each|every|in(?: an?y?)?|within)[ -])(?P<count>@number[ -])?"
     r"|[ -](?=@adverbs\b))(?P<period>@periods|@adverbs)s?\b)",
     "times a period": r"(?:@range[ -]?(?:times?|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))@a_period",
-    "every": r"\b(?<!days )(?:every|each) (?:@range[ -]|(?P<times>other) )?(?P<period>@periods)s?\b(?! counts)",
-    # "Bi-monthly" has two readings, and "mg/kg daily" is an amount.
-    "adverb": r"\b(?<!\w-)(?<!kg )(?P<period>@adverbs)\b@alone",
+    "every": r"\b(?!(?<=days )(?:every|each) week)"
+    r"(?:every|each) (?:@range[ -]|(?P<times>other) )?(?P<period>@periods)s?\b(?! counts)",
+    # "Bi-monthly" has two readings.
+    "adverb": r"\b(?<!\w-)(?P<period>@adverbs)\b@alone",
     "amount": r"@halved@range@gap(?P<unit>@unit)s?(?!\w)(?!@other)@base",
     # One of these is in every "apart" and "hourly", which are slow to look for.
     "spaced": r"apart|between|hourly|-(?:week|month|year)ly",
@@ -179,9 +183,19 @@ def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> li
     different = []
     for number in numbers(answer):
         beside = [allowed for allowed in known if allowed.kind == number.kind]
+        least = FACTOR
+        if not beside:  # per kg, and per kg a day
+            kind = number.kind.removesuffix(A_DAY)
+            beside = [allowed for allowed in known if allowed.kind.removesuffix(A_DAY) == kind]
+            least = SLIP
+        if any(allowed.limit == "most" for allowed in beside):  # it says more than the least
+            beside = [
+                allowed._replace(limit=None) if allowed.limit == "least" else allowed
+                for allowed in beside
+            ]
         measures = [allowed for allowed in beside if allowed.counted or number.counted < 2]
         for end in {number.low, number.high} if measures else ():
-            if _nearest(number, end, beside).factor >= FACTOR - ROUNDING:
+            if _nearest(number, end, beside).factor >= least - ROUNDING:
                 different.append(_nearest(number, end, measures))
     worst = {difference.number: difference for difference in sorted(different, key=_BY_FACTOR)}
     return sorted(worst.values(), key=_BY_FACTOR, reverse=True)
@@ -269,7 +283,7 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
         per, size = _PER[match["by"].lower()]
         size *= _value(match["count"] or "1")
         if match["time"]:
-            per += " a day"
+            per += A_DAY
             size *= _PERIODS[match["time"].lower()]
         yield f"{kind} {per}", low / size, high / size
     else:

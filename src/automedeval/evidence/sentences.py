@@ -72,7 +72,9 @@ def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:
     """Yield the places of the sentences of a line, from `start` on."""
     for mark in _END.finditer(line, start):
         end = mark.end()
-        if mark[0] == "." and _ABBREVIATION.search(line[max(start, end - 12) : end]):
+        stop = mark.start() + 1
+        is_stop = mark[0].rstrip("*_`") == "."
+        if is_stop and _ABBREVIATION.search(line[max(start, stop - 12) : stop]):
             continue
         sentence = line[start:end].strip()
         if sentence:
