@@ -8,7 +8,7 @@ from typing import Any
 from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.run_record import columns_of_run
 
-MOST = 2_000_000  # of any number: sockets take few more seconds, and more runs or resamples would not end
+MOST = 2_000_000  # of any number: sockets take few more seconds
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `columns.without_blanks`
 
 

@@ -66,7 +66,12 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         joined = VerdictTable(cases, moved, before.rubric, before.name, after.file)
         joined.read = [*before.read, *after.read]
         judges.append(joined)
-        if (before.settings, before.checkpoint) != (after.settings, after.checkpoint):
+        old_settings, new_settings = (
+            {(verdict.settings, verdict.checkpoint) for verdict in judge.verdicts}
+            for judge in (before, after)
+        )
+        # Only a limit of tokens can differ within a run, see --again.
+        if old_settings.isdisjoint(new_settings):
             differs = "judged the two versions with different settings or weights"
             joined.changed = f"{differs}, which may be what differs"
             notes.append(f"{before.name} {joined.changed}")
