@@ -44,7 +44,10 @@ def runs(tmp_path):
 
 
 def files_of(folder, model, judged, marks):
-    """Write the cases as conversations with one model's answers, as those of `bot`, with these marks, and the verdicts."""
+    """Write the cases as conversations with one model's answers, as those of `bot`, with these marks, and the verdicts.
+
+    Each verdict was asked twice.
+    """
     cases = []
     verdicts = []
     for case, on_all in judged:
@@ -55,8 +58,13 @@ def files_of(folder, model, judged, marks):
         alone = case | {"question": talk, "responses": [response]}
         cases.append(alone)
         score = on_all["scores"][place]
-        more = {"expected_scores": [on_all["expected_scores"][place]], "differs": {"bot": marks}}
+        more = {
+            "expected_scores": [on_all["expected_scores"][place]],
+            "differs": {"bot": marks},
+            "usage": {"prompt_tokens": 5},
+        }
         verdicts.append(verdict(alone, [score], "good", **more))
+    write(folder / "replaced-verdicts.jsonl", verdicts)
     verdicts_file = write(folder / "verdicts.jsonl", verdicts[::-1])
     return write(folder / "cases.jsonl", cases), verdicts_file
 
@@ -81,6 +89,7 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs, tmp_path):
     report = made(tmp_path, **versions(runs, new=RTL))
     result = report.result
     assert result["cases"]["cases"] == 30
+    assert "<dd>116 requests, 580 tokens in" in report.page  # 2 x (29 + 29)
     # The audit that it advises can be run.
     assert f"audit --judge small --cases {runs['new'][0]} --output" in report.said
     said = "29 and 29 cases; the 28 that are in both are compared"

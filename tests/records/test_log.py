@@ -11,7 +11,7 @@ from factories import verdicts_in
 
 from automedeval.records import RecordError, Verdict, read_records
 from automedeval.records.journal import Processes
-from automedeval.records.log import Log
+from automedeval.records.log import Log, replaced_file
 
 AUTHOR = ("judge", "automedeval@1")
 
@@ -69,7 +69,7 @@ def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path):
         assert note.startswith("1 of 3 cases changed in texts or answers: asked anew")
         assert log.done(log.renewed) == left
     assert ids(tmp_path) == ["c0", "c2", "c1"], "another judge's verdict stays"
-    (moved,) = read_records(log.replaced_file, Verdict)
+    (moved,) = read_records(replaced_file(log.path), Verdict)
     assert moved == verdict(1)
 
 

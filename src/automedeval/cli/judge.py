@@ -445,7 +445,7 @@ def counts_of(verdicts: list[Verdict], log: Log) -> list[str]:
     lines += first_unread(invalid)
     judged = {verdict.case_id for verdict in verdicts}
     lines.append(f"cases: {len(judged)}, verdicts: {len(verdicts)} (new: {log.new})")
-    if tokens := spent(verdicts, log):
+    if tokens := spent(verdicts, [log.path]):
         lines.append(tokens)
     if cut:
         lines.append(

@@ -5,14 +5,16 @@ decides whether they may call a model better. A new fact is one more line in `fa
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from automedeval.meta_evaluation.page import say, say_by_name
-from automedeval.records import UNSEEN, JsonObject, Verdict
-from automedeval.records.log import Log
+from automedeval.records import UNSEEN, JsonObject, RecordError, Verdict, read_records
+from automedeval.records.log import replaced_file
 from automedeval.records.text import in_a_row, several
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
@@ -153,18 +155,23 @@ def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
     ]
 
 
-def spent(verdicts: Sequence[Verdict], log: Log) -> str:
+def spent(verdicts: Sequence[Verdict], files: Iterable[Path]) -> str:
     """Say how many requests a judge took on these cases, and how many tokens; "" of a judge that counts none.
 
-    Those of verdicts that were replaced since were paid too.
+    Those of verdicts that were replaced since, beside these files, were paid too.
     """
-    judged = {verdict.case_id for verdict in verdicts}
-    replaced = (each for each in log.records(log.replaced_file) if each.case_id in judged)
+    judged = {(verdict.author, verdict.case_id) for verdict in verdicts}
     total = Counter[str]()
-    for verdict in chain(verdicts, replaced):
-        if verdict.usage:
+    for verdict in chain(verdicts, *map(_replaced, files)):
+        if verdict.usage and (verdict.author, verdict.case_id) in judged:
             total.update({"requests": 1} | verdict.usage)
     return ", ".join(f"{total[name]:,} {words}" for name, words in SPENT.items() if total[name])
+
+
+def _replaced(file: Path) -> Iterator[Verdict]:
+    """Yield the verdicts that were replaced in a file, if any were; of an interrupted run perhaps not the last."""
+    with suppress(RecordError):
+        yield from read_records(replaced_file(file), Verdict)
 
 
 def called(judge: str) -> str:

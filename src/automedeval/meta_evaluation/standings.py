@@ -28,7 +28,7 @@ def rank(
 ) -> tuple[list[JsonObject], JudgeProfile]:
     """Return one row per model, the highest first, and what is known of the one judge that gave the verdicts in the file."""
     by_rubric = rubric if rubric.name == verdicts[0].rubric else None
-    judge = VerdictTable(cases, verdicts, by_rubric, file=file)
+    judge = VerdictTable(cases, verdicts, by_rubric, files=(file,))
     if rubric.in_words:
         return by_degrees(judge)
     row = rows_of([judge])[0]

@@ -23,6 +23,7 @@ OPTIONAL = {
     "logprobs": "typed questions get no probabilities",
     "max_completion_tokens": "max_tokens is sent in its place",
 }
+MOST_ALIKE = 10  # requests that fail or are refused alike, before the fault is taken as that of all
 REFUSED = (400, 413, 422)  # no retry helps; the fault may be this prompt's or every request's
 _FILTERED = "the endpoint's content filter refused"
 _OVERLONG = re.compile(
@@ -110,11 +111,12 @@ def batch_answers(path: Path, resumed: bool) -> tuple[dict[str, Answer], list[st
     """Return the answers of a batch by custom id, `failed` ones in place of other errors, and the parameters to leave out.
 
     These are those that were left out before, which hyphens join to a custom id, and those that the endpoint refuses without
-    an answer to any request. If it answered one, or the run is `resumed`, a prompt that it refuses has its words as error.
+    an answer to any request. If it answered one, or the run is `resumed`, a prompt that it refuses has its words as error,
+    unless it refuses `MOST_ALIKE` in the same words.
     RecordError: a line is no answer.
     """
     answers = {}
-    refused = {}
+    refused: dict = defaultdict(dict)  # in which words → custom id → answer
     parameters = set()
     for place, record in read_lines(path) if path.exists() else ():
         name = record.get("custom_id")
@@ -127,21 +129,29 @@ def batch_answers(path: Path, resumed: bool) -> tuple[dict[str, Answer], list[st
             continue
         words = endpoint_words(problem) or "the answer cannot be read"
         error = _mapping(_mapping(problem).get("error", problem))
-        failure = Answer(error=f"{place}: {words}", failed=True)
-        answers[name] = refusal(error.get("code"), words) or failure
+        answer = refusal(error.get("code"), words)
+        answers[name] = answer or Answer(error=f"{place}: {words}", failed=True)
         status = response.get("status_code")
-        if status in REFUSED and answers[name].failed:
-            refused[name] = Answer(error=f"the endpoint answered {status}: {words}")
+        if status in REFUSED and not answer:
+            refused[without_numbers(words)][name] = Answer(
+                error=f"the endpoint answered {status}: {words}"
+            )
             parameters.add(refused_parameter(error.get("param"), words, OPTIONAL))
     asked = any(not answer.error for answer in answers.values())
-    if asked or resumed:
-        answers |= refused
+    for alike in refused.values():
+        if (asked or resumed) and len(alike) < MOST_ALIKE:
+            answers |= alike
     left_out = {*"-".join(answers).split("-"), *([] if asked else parameters)}
     return answers, [name for name in OPTIONAL if name in left_out]
 
 
 def _mapping(value: Any) -> Mapping:
     return value if isinstance(value, Mapping) else {}
+
+
+def without_numbers(words: str) -> str:
+    """Return an endpoint's words without those with digits, such as the ids of requests: what is left tells faults apart."""
+    return re.sub(r"\S*\d\S*", "", words)
 
 
 def refusal(code: Any, message: str) -> Answer | None:

@@ -9,7 +9,6 @@ out for the rest of the run. A reasoning model's thoughts are no part of its ans
 """
 
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from tqdm import tqdm
 
 from automedeval.models.base import Answer, Answers, Chat, Dialogue, Prompt, Wanted, lead
 from automedeval.models.completions import (
+    MOST_ALIKE,
     OPTIONAL,
     REFUSED,
     UNREADABLE,
@@ -32,6 +32,7 @@ from automedeval.models.completions import (
     error_text,
     refusal,
     refused_parameter,
+    without_numbers,
 )
 from automedeval.records import JsonObject, digest, parse_json
 from automedeval.records.errors import ChatError
@@ -43,7 +44,6 @@ OFFICIAL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 FAILED = "failed"  # the kind of all requests that got no answer
-MOST_ALIKE = 10  # requests in a row that fail or are refused alike, before a run stops
 _FEWEST_READ = 256  # tokens of a prompt: no server cuts one to fewer, so a smaller count is of what was not cached
 _BUSY = (408, 409, 429, 502, 503, 504)  # says nothing about whether the endpoint lists its models
 Pairs = list[tuple[Any, Any]]  # the keys of dialogues, and their results
@@ -229,16 +229,16 @@ class OpenAIChat(Chat):
                         yield from row.add(future.result())
                     except ChatError as error:
                         problem = problem or error
-                if row.kind and row.count >= MOST_ALIKE:
+                if row.count >= MOST_ALIKE:
                     again = f"{MOST_ALIKE} requests in a row; the same command asks them again"
                     problem = problem or ChatError(f"{self.address} {row.words} ({again})")
                 if problem:
                     halt.set()
                     row.held.clear()  # they are asked again
-            if row.kind not in ("", FAILED) and not (self.asked or self.resumed):
-                problem = problem or ChatError(f"{self.address} {row.words}")
             if problem:
                 raise problem
+            if row.kind not in ("", FAILED) and not (self.asked or self.resumed):
+                raise ChatError(f"{self.address} {row.words}")
             yield from row.held
         finally:
             halt.set()
@@ -270,8 +270,7 @@ class OpenAIChat(Chat):
             why = str(failure)
             self.failures.append(why)
             return _Ended(FAILED, why, [(key, failed(why))] if failed else [])
-        kind = re.sub(r"\S*\d\S*", "", refused)  # ids of requests are digits
-        return _Ended(kind, refused, [(key, result)])
+        return _Ended(without_numbers(refused), refused, [(key, result)])
 
     def _ask(self, prompt: Prompt) -> Answer:
         """Return the answer to a prompt, which is sent anew without a parameter that the endpoint does not take."""

@@ -18,6 +18,11 @@ from automedeval.records.types import LogRecord
 _SYNC = 64  # appended records between two waits for the disk
 
 
+def replaced_file(path: Path) -> Path:
+    """Return the file beside a log for records about texts that have changed since."""
+    return path.with_name(f"replaced-{path.name}")
+
+
 class Log:
     """Append one author's missing records to a file. Use as a context manager; processes enter and leave it together.
 
@@ -50,7 +55,6 @@ class Log:
         self.settings = settings
         self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
-        self.replaced_file = path.with_name(f"replaced-{path.name}")
         self.renewed = renewed or {}
         self.changed = set[str]()
         self.alike = alike
@@ -86,11 +90,11 @@ class Log:
             return 0
         with Journal(self.path) as whole:
             # The file is read only where something may be in it twice: a set of all keys is large.
-            there = {record.identity for record in self._read(self.path)} if parts else set()
+            there = {record.identity for record in self._read()} if parts else set()
             for part in parts:
                 # drops a torn line, and refuses while another process writes the part
                 with Journal(part):
-                    for record in self._read(part):
+                    for record in read_records(part, self.kind):
                         if record.identity not in there:
                             there.add(record.identity)
                             whole.append(record.to_dict())
@@ -102,12 +106,12 @@ class Log:
 
     def _set_aside(self) -> None:
         """Move the author's records about texts that have changed, see `renewed`, to a file beside."""
-        self.changed = {record.case_id for record in self._read(self.path) if self._is_old(record)}
+        self.changed = {record.case_id for record in self._read() if self._is_old(record)}
         if not self.changed:
             return
-        with Journal(self.path), Journal(self.replaced_file) as replaced:
+        with Journal(self.path), Journal(replaced_file(self.path)) as replaced:
             others = []
-            for record in self._read(self.path):
+            for record in self._read():
                 if self._is_old(record):
                     replaced.append(record.to_dict())
                 else:
@@ -132,17 +136,17 @@ class Log:
             what = "cases had answers cut off, or changed"
         return [
             f"{len(self.changed)} of {len(self.renewed)} {what}: asked anew, "
-            f"what was there before is in {self.replaced_file}"
+            f"what was there before is in {replaced_file(self.path)}"
         ]
 
-    def records(self, path: Path | None = None) -> Iterator[Any]:
-        """Yield the author's records that the file holds, or `replaced_file`."""
-        return (record for record in self._read(path or self.path) if record.author == self.author)
+    def records(self) -> Iterator[Any]:
+        """Yield the author's records that the file holds."""
+        return (record for record in self._read() if record.author == self.author)
 
     @property
     def is_shared(self) -> bool:
         """Whether the file has records of other authors too."""
-        return any(record.author != self.author for record in self._read(self.path))
+        return any(record.author != self.author for record in self._read())
 
     def done(self, digests: Mapping[str, str]) -> set[tuple]:
         """Return the keys of the author's records on these cases. Inside the context nobody else adds to them.
@@ -176,5 +180,5 @@ class Log:
         self._journal.sync()
         self.new = self._journal.appended
 
-    def _read(self, path: Path) -> Iterator[Any]:
-        return read_records(path, self.kind) if path.exists() else iter(())
+    def _read(self) -> Iterator[Any]:
+        return read_records(self.path, self.kind) if self.path.exists() else iter(())

@@ -25,13 +25,11 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, next_c
 from automedeval.records import (
     JsonObject,
     RecordError,
-    Verdict,
     foreign_errors_at,
     question_text,
     read_json,
 )
 from automedeval.records.language import foreign_answers
-from automedeval.records.log import Log
 from automedeval.records.run_record import columns_of_run, run_arguments
 from automedeval.records.text import several
 from automedeval.rubrics import without_scale
@@ -119,7 +117,7 @@ def differing(judge: VerdictTable) -> Marks:
 def differing_by_model(judge: VerdictTable) -> dict[str, list[Any]]:
     """Return model → how many answers have a number that differs, of how many, the largest in words, and from what."""
     by_model: dict[str, list[Any]] = {}
-    for (_, model), marks in sorted(differing(judge).items(), key=itemgetter(0)):
+    for (_, model), marks in sorted(differing(judge).items()):
         if marks is not None:
             by_model.setdefault(model, []).append(marks)
     for model, of_answers in by_model.items():
@@ -167,7 +165,7 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
     is_audited = audited or judge.judge.endswith(", calibrated")
     if is_audited or judge.in_words or run.get("batch_file") or run.get("evidence"):
         return steps
-    columns = columns_of_run(filter(None, [judge.file]), judge.cases.source)
+    columns = columns_of_run(judge.files, judge.cases.source)
     own = None
     if not run and not without_scale(judge.rubric_name):
         own = judge.rubric.place if judge.rubric else "RUBRIC.yaml"
@@ -186,7 +184,9 @@ def next_steps(judge: VerdictTable, unrated: int, audited: bool) -> list[str]:
 
 def _run_of(judge: VerdictTable) -> JsonObject:
     """Return the arguments of the run that gave the verdicts; empty where its record is not beside them."""
-    return run_arguments(judge.file.parent / f"run-{judge.settings}.json") if judge.file else {}
+    if not judge.files:
+        return {}
+    return run_arguments(judge.files[-1].with_name(f"run-{judge.settings}.json"))
 
 
 def record_of(row: Row) -> JsonObject:
@@ -209,9 +209,7 @@ def record_of(row: Row) -> JsonObject:
         "differs": differing_by_model(judge),
         "uncompared": sum(marks is None for marks in differing(judge).values()),
         "verdicts": int(judge.verdicts_due.sum()),
-        "spent": spent(judge.verdicts, Log(judge.file, Verdict, judge.verdicts[0].author, ""))
-        if judge.file
-        else "",
+        "spent": spent(judge.verdicts, judge.files),
         "errors": dict(errors.most_common(8)),
         "rationale_faults": dict(faults.most_common()),
         "broken": faults.total() > BROKEN * len(judge.valid),

@@ -63,7 +63,7 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         if before.whole_name != after.whole_name:
             continue
         moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
-        joined = VerdictTable(cases, moved, before.rubric, before.name, after.file)
+        joined = VerdictTable(cases, moved, before.rubric, before.name, before.files + after.files)
         joined.read = [*before.read, *after.read]
         judges.append(joined)
         old_settings, new_settings = (

@@ -72,7 +72,7 @@ def read_verdicts(
                     f"a judge cannot be called {name!r} here, a name that another line of the "
                     "report has: name it with --verdicts NAME=FILE"
                 )
-            tables[name] = VerdictTable(cases, by_author[author], rubrics[author[1]], name, file)
+            tables[name] = VerdictTable(cases, by_author[author], rubrics[author[1]], name, (file,))
     if own and not own.in_words and own.name not in rubrics:
         raise RecordError(f"--rubric {rubric}: no verdict was given by {own.name}")
     return list(tables.values()), notes

@@ -121,7 +121,7 @@ class VerdictTable:
     verdicts: Sequence[Verdict]  # all of the judge, in the order of the file
     rubric: Rubric | None = None  # None where it has no file or the file was not found
     name: str = ""  # in a report; by default `judge`, its name in the verdicts
-    file: Path | None = None  # of the verdicts; the record of the run is looked for beside it
+    files: tuple[Path, ...] = ()  # of the verdicts; the record of the run is beside the last
     kind: str = "judge"  # or "baseline" of what `counted` made
     changed: str = ""  # what it did otherwise for one of two versions, in words
 
