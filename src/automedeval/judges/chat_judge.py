@@ -157,7 +157,7 @@ class Judge(BaseJudge):
     def render(self, request: Request, rubric: Rubric) -> Prompt:
         """Return the prompt of a request by a rubric."""
         case = request.case
-        texts = [case.responses[index].text for index in request.slots]
+        texts = case.texts(request.slots)
         rationale = self.rationale if request.rationale is None else request.rationale
         passages = None
         if self.search:

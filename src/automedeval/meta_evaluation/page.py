@@ -158,7 +158,6 @@ def write_report(
     folder: str | Path, texts: Mapping[str, str], data: str, result: object, lines: Iterable[str]
 ) -> None:
     """Write the files of a report, name → text, and its data as JSON; print its lines."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
     for name, content in texts.items():
         write_whole(Path(folder) / name, content)
     write_json(Path(folder) / data, result)

@@ -15,7 +15,7 @@ from automedeval.records import Case, JsonObject, Verdict, as_shown
 from automedeval.records.journal import arithmetic
 from automedeval.records.text import span
 from automedeval.study.dataset.corruption import KINDS as CORRUPTIONS
-from automedeval.study.dataset.curriculum import Curriculum, Key, Plan, assign, shuffled
+from automedeval.study.dataset.curriculum import Curriculum, Plan, assign, shuffled
 from automedeval.study.dataset.decontamination import leaks
 from automedeval.study.dataset.folder import (
     TEST,
@@ -26,7 +26,7 @@ from automedeval.study.dataset.folder import (
 )
 from automedeval.study.dataset.instructions import instruction
 from automedeval.study.dataset.quality import QualityClassifier, Shown, labelled
-from automedeval.study.dataset.teacher_verdicts import JudgedCases, counted
+from automedeval.study.dataset.teacher_verdicts import JudgedCases, Key, counted
 from automedeval.study.dataset.verification import verify
 
 # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)

@@ -17,7 +17,7 @@ from automedeval.rubrics.slots import by_slot, renamed
 
 def row_prompt(case: Case, order: Sequence[int], rubric: Rubric, with_reasons: bool) -> Messages:
     """Return the prompt of a training row, which shows the responses of a case in this order."""
-    texts = [case.responses[index].text for index in order]
+    texts = case.texts(order)
     return judge_messages(rubric, case.question, texts, case.reference, with_reasons)
 
 
