@@ -119,7 +119,7 @@ def _by_kind(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
 
 
 def _sums(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
-    """Return the share of what counts, the mean shift, and the share of what is not read any more."""
+    """Return the share of what counts, the mean shift, and the share of what is no longer read."""
     sums = np.zeros((6, len(cases)))
     for outcome in outcomes:
         counts = (outcome.hits, outcome.counted, outcome.lost, outcome.asked)

@@ -40,7 +40,7 @@ def text_of(content: Any) -> str:
 
 def shows_more(prompt: Any) -> bool:
     """Return whether a prompt has parts that are no text, such as images."""
-    for message in prompt if isinstance(prompt, list) else ():
+    for message in objects_in(prompt):
         for part in objects_in(message.get("content")):
             if part.get("type") not in ("text", "reasoning"):
                 return True

@@ -91,7 +91,7 @@ class Verdicts(list[Verdict]):
 
 
 def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
-    """Return the row, the question and the answer that a verdict is on, as far as they are known."""
+    """Return the row, the question and the answer that a verdict is on, as far as known."""
     facts: JsonObject = {"row": verdict.row, "question": verdict.question}
     if case is not None:
         facts |= {

@@ -177,7 +177,7 @@ def without_none(values: dict) -> dict:
 
 
 def is_whole(value: object) -> bool:
-    """Return whether a value is a whole number that is written as 3.0: so pandas has it where other rows have none."""
+    """Return whether a value is a whole number as 3.0: so pandas has it where a row has none."""
     return isinstance(value, float) and value.is_integer()
 
 

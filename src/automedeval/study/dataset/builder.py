@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from automedeval.judges.base import windows_of
 from automedeval.records import Case, JsonObject, Verdict, as_shown
 from automedeval.records.journal import arithmetic
 from automedeval.records.text import span
@@ -142,8 +143,8 @@ class InstructionSet(JudgedCases):
     def classify(self, classifier: QualityClassifier) -> None:
         """Set the quality of every verdict that has none (Appendix B)."""
         keys = self.unlabelled
-        for start in tqdm(range(0, len(keys), WINDOW), desc="quality", unit=f"{WINDOW} verdicts"):
-            window = keys[start : start + WINDOW]
+        windows = list(windows_of(keys, WINDOW))
+        for window in tqdm(windows, desc="quality", unit=f"{WINDOW} verdicts"):
             qualities = classifier.decide([self._shown(self.verdicts[key]) for key in window])
             for key, quality in zip(window, qualities):
                 self.verdicts[key] = replace(self.verdicts[key], quality=quality)

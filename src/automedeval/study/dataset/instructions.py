@@ -32,7 +32,7 @@ def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> 
     case = as_shown(case, verdict)
     order = list(verdict.order)
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
-    random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
+    random.Random(f"{seed}:{case.id}").shuffle(order)
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
     shown = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
     place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"
