@@ -128,7 +128,7 @@ def _sums(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
     hits, counted, lost, asked, moved, shifts = sums
     return {
         "share": ratio(hits, counted, NOTHING),
-        "shift": mean(moved, shifts, round(shifts.sum()), NOTHING),
+        "shift": mean(moved, shifts, NOTHING),
         "invalid": ratio(lost, asked, NOTHING),
     }
 
