@@ -29,7 +29,7 @@ from automedeval.records.teachers import read_teachers, teacher_arguments
 RUN = Path("recipes/runs/automedeval-13b")
 PLANS = Path("plans")
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
-SMALLER = yaml.safe_load((ROOT / "tests/data/rehearsal.yaml").read_text(encoding="utf-8"))
+SMALLER = read_yaml(ROOT / "tests/data/rehearsal.yaml")
 PEOPLE = """#!{python}
 import sys
 sys.path[:0] = [{tests!r}, {src!r}]
@@ -97,9 +97,7 @@ def play(path: str) -> None:
         decide(decided.parents[1] / decided.name, decided)
         return
     study = PLANS / "annotate.yaml"
-    judges = teacher_arguments(
-        yaml.safe_load(study.read_text(encoding="utf-8"))["prefer"], str(study)
-    )["judges"]
+    judges = teacher_arguments(read_yaml(study)["prefer"], str(study))["judges"]
     stand_in(path, Path(), judges)
 
 

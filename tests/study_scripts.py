@@ -11,8 +11,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-import yaml
-from factories import Json
+from factories import Json, read_yaml
 from programs import ROOT, succeeded
 
 from automedeval.records.teachers import teacher_arguments
@@ -92,7 +91,7 @@ def arguments(words: list[str]) -> Json:
     """Return the arguments of a command: its YAML's, or those of the command line."""
     given = {name[2:]: value for name, value in pairwise(words) if name[:2] == "--"}
     if config := given.pop("config", None):
-        values = yaml.safe_load((ROOT / config).read_text())
+        values = read_yaml(ROOT / config)
         values = {name: value for name, value in values.items() if name not in given}
         given |= teacher_arguments(given, config)
         return values | teacher_arguments(values, config) | given

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from factories import read_yaml
 
 from automedeval.records import RecordError
 
@@ -21,7 +21,7 @@ def rows_of(test_file: str) -> dict[str, Any]:
     file = Path(test_file)
     place = Path(__file__).parent / "data" / file.parent.name
     table = place / f"{file.stem.removeprefix('test_')}.yaml"
-    return yaml.safe_load(table.read_text(encoding="utf-8"))
+    return read_yaml(table)
 
 
 def each_row(names: str) -> Callable:

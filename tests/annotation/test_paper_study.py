@@ -32,7 +32,6 @@ def place(tmp_path_factory) -> Path:
     tests = [case_of(at, CANDIDATES) for at in range(1130)]
     trained = [case_of(at, CANDIDATES[:2]) for at in range(9874)]
     for name, cases in (("test", tests), ("wikidoc", trained)):
-        (folder / "responses" / name).mkdir(parents=True)
         write_lines(folder / "responses" / name / "cases.jsonl", cases)
     judged = [
         verdict_of(case, (1, 3, 5, 2), judge) for judge in (OURS, GPT4, "stage3") for case in tests
@@ -40,7 +39,6 @@ def place(tmp_path_factory) -> Path:
     judged[7] = verdict_of(tests[7], None, OURS)  # cannot be compared
     teacher = [verdict_of(case, (4, 2), "gpt-4", order=(1, 0)) for case in trained]
     for name, verdicts in (("wikidoc", judged), ("wikidoc-strong", teacher)):
-        (folder / "verdicts" / name).mkdir(parents=True)
         write_lines(folder / "verdicts" / name / "verdicts.jsonl", verdicts)
     return folder
 

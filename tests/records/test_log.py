@@ -1,13 +1,12 @@
 """The log: what is there is kept, other settings are refused, and the parts of several processes become one file."""
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import verdicts_in
+from factories import verdicts_in, write
 
 from automedeval.records import RecordError, Verdict, read_records
 from automedeval.records.journal import Processes
@@ -74,10 +73,10 @@ def test_records_on_changed_texts_are_moved_where_they_are_made_anew(tmp_path):
 
 
 def test_processes_share_a_file_and_leave_no_part(tmp_path):
-    (tmp_path / "verdicts.jsonl").write_text(json.dumps(verdict(0).to_dict()) + "\n")
+    write(tmp_path / "verdicts.jsonl", [verdict(0)])
     # an interrupted run: the first record of the part was moved already, the last one is torn
-    part = [json.dumps(verdict(number).to_dict()) + "\n" for number in (0, 1, 2)]
-    (tmp_path / "verdicts.part1.jsonl").write_text("".join(part)[:-9])
+    part = write(tmp_path / "verdicts.part1.jsonl", map(verdict, range(3)))
+    part.write_bytes(part.read_bytes()[:-9])
     barrier = threading.Barrier(2, timeout=20)
 
     def one(rank):

@@ -41,7 +41,6 @@ def simulate(data: Path) -> None:
                     for rater in range(1, chance.choice((3, 4))):
                         given = {"score": chance.randint(1, 4), "comment": f"Reason {rater}."}
                         ratings.append(about | given | {"annotator": f"rater-{rater}"})
-        (data / name).mkdir(parents=True)
         write_lines(data / name / "cases.jsonl", rows)
         write_lines(data / name / "ratings.jsonl", ratings)
 

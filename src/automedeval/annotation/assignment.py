@@ -93,7 +93,7 @@ def new_row(study: Study, item: Item, annotator: Annotator) -> JsonObject:
 
     The jury has the slots of the verdict on record.
     """
-    rng = random.Random(f"{study.seed}:{annotator.name}:{item.key}".encode())
+    rng = random.Random(f"{study.seed}:{annotator.name}:{item.key}")
     slots = list(range(len(study.case_of(item).responses)))
     parts = {"jury": [DECISION], "harm": [HARM], "rate": [RESPONSES]}.get(item.kind, [])
     if item.kind == "prefer":

@@ -72,7 +72,7 @@ def exported(store: Store) -> tuple[dict[str, list[JsonObject]], int]:
 
 
 def write_export(store: Store, folder: Path) -> dict[str, int]:
-    """Write the record files of a study; return the number of lines of each, and of scores left out.
+    """Write the record files of a study; return their numbers of lines, and of scores left out.
 
     A file that would be empty is not written; that of an earlier export is removed. Raise RecordError if a file cannot be
     written, or if the folder has such files that are no earlier export of this study's database.

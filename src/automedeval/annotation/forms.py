@@ -74,7 +74,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     return {
         "slug": slug_of(assignment, part),
         "question": question,
-        "responses": [case.responses[index].text for index in order],
+        "responses": case.texts(order),
         "verdicts": seen,
         "exchanges": exchanges,
         "legend": legend,

@@ -30,7 +30,7 @@ class Invalid(Refused):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a field: stored value, text of the button, its meaning, and its keyboard key."""
+    """One option of a field: stored value, text of the button, meaning and keyboard key."""
 
     value: int | str
     text: str

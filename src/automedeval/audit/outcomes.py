@@ -123,7 +123,7 @@ class ScoreReader:
         return Outcome(trial, shifts, len(moved), len(shifts))
 
     def _turned(self, trial: Trial, sides: Sides) -> tuple[int, int]:
-        """Return how many pairs a change turns round, of how many that have the changed response."""
+        """Return how many pairs a change turns round, of how many with the changed response."""
         pairs = list(combinations(sorted(sides.before), 2))
         if trial.target is not None:
             pairs = [pair for pair in pairs if trial.target in pair]

@@ -119,7 +119,7 @@ def _by_kind(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
 
 
 def _sums(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
-    """Return the share of what counts, the mean shift, and the share of what is not read any more."""
+    """Return the share of what counts, the mean shift, and the share of what is no longer read."""
     sums = np.zeros((6, len(cases)))
     for outcome in outcomes:
         counts = (outcome.hits, outcome.counted, outcome.lost, outcome.asked)
@@ -128,7 +128,7 @@ def _sums(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
     hits, counted, lost, asked, moved, shifts = sums
     return {
         "share": ratio(hits, counted, NOTHING),
-        "shift": mean(moved, shifts, round(shifts.sum()), NOTHING),
+        "shift": mean(moved, shifts, NOTHING),
         "invalid": ratio(lost, asked, NOTHING),
     }
 

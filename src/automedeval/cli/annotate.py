@@ -116,7 +116,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def greet(args: AnnotateArguments, store: "Store") -> None:
-    """Print the numbers of the study, how far everybody is, new invitation links, and the address."""
+    """Print the numbers of the study, how far everybody is, new links, and the address."""
     study = store.study
     print(
         f"{study.title}: cases: {len(study.cases):,}, items: {len(study.items):,}, annotators: {len(study.annotators)}"

@@ -252,7 +252,6 @@ def write_joined(file: Path, cases: list[Case], given: Sequence[str], processes:
             )
     processes.wait()  # every process has compared before one writes
     if is_first():
-        file.parent.mkdir(parents=True, exist_ok=True)
         write_lines(file, (case.to_dict() for case in cases))
     processes.wait()
 

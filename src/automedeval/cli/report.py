@@ -39,10 +39,10 @@ def main(words: Sequence[str] | None = None) -> Path:
     if args.fail_if_worse:
         sys.exit(pass_gate(args))
     report = make_report(args, encoder_args.load_if_there, words, rationale_metric)
-    page = Path(args.output) / report.page
-    write_report(
-        args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"]
-    )
+    folder = Path(args.output)
+    page = folder / report.page
+    lines = [*report.lines, f"report: {page}"]
+    write_report(folder, report.texts, report.data, report.result, lines)
     return page
 
 

@@ -28,6 +28,7 @@ from automedeval.records import (
     parse_json,
     read_text,
 )
+from automedeval.records.readers import json_of_others
 from automedeval.records.tables.columns import is_choice, is_failure
 
 # What is told of a log, with a number
@@ -131,24 +132,21 @@ def read_log(path: str) -> Answers:
     text = read_text(file)
     if file.suffix == ".jsonl":
         numbered = enumerate(text.split("\n"), 1)
-        lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
+        lines = [
+            json_of_others(line, f"{path}:{number}") for number, line in numbered if line.strip()
+        ]
         filters = [_find(str, line, "filter") for line in lines]
         first = [line for line, name in zip(lines, filters) if name == filters[0]]
         log = Answers(path)
         log.left_out[FILTERED] = len(lines) - len(first)
         return log.read("record", first, _lm_eval)
-    content = _parsed(text, path)
+    content = json_of_others(text, path)
     if "request_states" not in content:
         return _inspect(path, content)
     if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
         raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
     log = Answers(str(file), _find(str, content, "adapter_spec", "model"))
     return log.read("request", _find(list, content, "request_states"), _helm)
-
-
-def _parsed(text: str, place: str) -> Any:
-    with foreign_errors_at(f"{place}: not JSON", ValueError):
-        return parse_json(text, others=True)  # with NaN, which lm-evaluation-harness writes
 
 
 def _get(record: Any, place: str, *path: str | int) -> Any:
@@ -179,7 +177,7 @@ def _lm_eval(line: Any, place: str) -> Sample | str:
         return NO_TEXT
     messages = prompt[0] if isinstance(prompt, list) and len(prompt) == 1 else None
     if isinstance(messages, str):  # of an endpoint, in one text of JSON
-        prompt = _parsed(messages, place)
+        prompt = json_of_others(messages, place)
     return Sample(
         _get(line, place, "doc_id"),
         prompt,

@@ -4,12 +4,12 @@ import re
 from typing import Any
 
 from automedeval.records import (
-    JsonObject,
     Question,
     RecordError,
     foreign_errors_at,
     patient_messages,
 )
+from automedeval.records.messages import objects_in
 from automedeval.records.thoughts import CHAT_TOKEN
 
 # What Python writes for a value that is no text
@@ -34,21 +34,17 @@ def text_of(content: Any) -> str:
     """Return a message's content as one text: it is a text, or a list of parts of which some are texts."""
     if isinstance(content, str):
         return content
-    texts = (part.get("text") for part in _parts(content) if part.get("type") == "text")
+    texts = (part.get("text") for part in objects_in(content) if part.get("type") == "text")
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def shows_more(prompt: Any) -> bool:
     """Return whether a prompt has parts that are no text, such as images."""
-    for message in prompt if isinstance(prompt, list) else ():
-        for part in _parts(message.get("content")):
+    for message in objects_in(prompt):
+        for part in objects_in(message.get("content")):
             if part.get("type") not in ("text", "reasoning"):
                 return True
     return False
-
-
-def _parts(content: Any) -> list[JsonObject]:
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
 def question_expression(pattern: str | None) -> re.Pattern | None:

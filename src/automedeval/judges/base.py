@@ -20,10 +20,10 @@ from automedeval.rubrics.questions import Search
 WINDOW = 512  # requests that are sorted by length and batched together
 
 
-def windows_of(requests: Iterable[Request]) -> Iterator[list[Request]]:
-    """Yield requests in windows of `WINDOW`; each is sorted and batched as a whole."""
-    requests = iter(requests)
-    while window := list(islice(requests, WINDOW)):
+def windows_of(values: Iterable[Any], size: int = WINDOW) -> Iterator[list]:
+    """Yield values, such as requests, in windows of so many; the last one may have fewer."""
+    values = iter(values)
+    while window := list(islice(values, size)):
         yield window
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from automedeval.evidence.run import Evidence
-from automedeval.judges.base import BaseJudge
+from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces
 from automedeval.models.base import Answer, Chat, Dialogue, Prompt, Results
@@ -157,7 +157,7 @@ class Judge(BaseJudge):
     def render(self, request: Request, rubric: Rubric) -> Prompt:
         """Return the prompt of a request by a rubric."""
         case = request.case
-        texts = [case.responses[index].text for index in request.slots]
+        texts = case.texts(request.slots)
         rationale = self.rationale if request.rationale is None else request.rationale
         passages = None
         if self.search:
@@ -253,7 +253,7 @@ def _expected(
     if odds:
         means = [_mean(chances) for chances in odds]
         count = len(by_criterion) or 1  # values of a slot, which follow one another
-        by_slot = [means[start : start + count] for start in range(0, len(means), count)]
+        by_slot = list(windows_of(means, count))
     return [round(sum(values) / len(values), 6) for values in by_slot] or None
 
 

@@ -18,7 +18,7 @@ from automedeval.stats.checklist import checklist_score
 class ChecklistJudge(Judge):
     """Judge by the criteria of a case with a chat; the arguments are those of `Judge`, with a rubric of the mode checklist.
 
-    An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
+    An empty response meets nothing, be it what it should say or must not: nobody is asked.
     """
 
     @cached_property

@@ -52,7 +52,7 @@ def put_empty_lowest(
 
 
 def _said_of_nothing(rubric: Rubric, gives: str, count: int) -> JsonObject:
-    """Return neutral choices, or no scores yet for so many responses, none of which was answered."""
+    """Return neutral choices, or no scores yet for so many responses, none of them answered."""
     if rubric.scale is None:
         return {"choices": {criterion.name: criterion.neutral for criterion in rubric.criteria}}
     scores: JsonObject = {gives: [None] * count}

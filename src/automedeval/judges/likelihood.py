@@ -41,9 +41,7 @@ class LikelihoodJudge(ApartJudge):
     def prompt(self, request: Request) -> list[tuple[str, str]]:
         """Return (condition, target) of every response."""
         case = request.case
-        return [
-            likelihood_texts(case.question, case.responses[slot].text) for slot in request.slots
-        ]
+        return [likelihood_texts(case.question, text) for text in case.texts(request.slots)]
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
         """Yield (index, log-probabilities in the order of its pairs) of the wanted requests."""

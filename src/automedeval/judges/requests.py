@@ -54,7 +54,7 @@ Planner = Callable[[Case], Iterable[Request]]
 
 
 class _Digests(UserDict[str, Any]):
-    """Map the id of a case to the digest of its requests, which is computed when it is asked for."""
+    """Map the id of a case to the digest of its requests, computed when it is asked for."""
 
     plan: Planner
 
@@ -118,7 +118,7 @@ def plan_requests(
         raise RecordError(f"case {case.id!r} has {lack}")
 
     def planned() -> Iterator[Request]:
-        rng = random.Random(f"{seed}:{case.id}".encode())
+        rng = random.Random(f"{seed}:{case.id}")
         groups = _groups(case, rubric, baseline, rng)
         # Several groups of a list are balanced over the slots as they stand.
         shuffles = rubric.mode != "listwise" or len(groups) == 1
@@ -150,7 +150,7 @@ def _groups(case: Case, rubric: Rubric, baseline: str | None, rng: random.Random
 
 
 def plan_apart(case: Case) -> list[Request]:
-    """Plan the one request of a judge that looks at each response by itself: it shows all of them."""
+    """Plan the one request of a judge that looks at each response by itself: it shows all."""
     return [Request(case, tuple(range(len(case.responses))))]
 
 
@@ -167,7 +167,7 @@ def _cyclic_groups(indices: list[int], size: int) -> Iterator[Slots]:
 
 
 def _arrangements(group: Slots, orders: str, rng: random.Random | None) -> list[Slots]:
-    """Return the orders in which a group is shown; without `rng` the first one is the group's own."""
+    """Return the orders in which a group is shown; without `rng` the first is the group's own."""
     if orders == "all":
         return list(permutations(group))
     start = list(group)

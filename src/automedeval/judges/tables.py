@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from automedeval.judges.base import BaseJudge
 from automedeval.records import Case, JsonObject, Verdict, question_text
 from automedeval.records.tables.cases import read_table
+from automedeval.records.types import without_none
 
 if TYPE_CHECKING:
     import pandas
@@ -90,7 +91,7 @@ class Verdicts(list[Verdict]):
 
 
 def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
-    """Return the row, the question and the answer that a verdict is on, as far as they are known."""
+    """Return the row, the question and the answer that a verdict is on, as far as known."""
     facts: JsonObject = {"row": verdict.row, "question": verdict.question}
     if case is not None:
         facts |= {
@@ -98,7 +99,7 @@ def _shown(verdict: Verdict, case: Case | None, index: int) -> JsonObject:
             "question": question_text(case.question),
             "answer": case.responses[index].text,
         }
-    return {name: fact for name, fact in facts.items() if fact is not None}
+    return without_none(facts)
 
 
 def _scores(verdict: Verdict, index: int) -> JsonObject:

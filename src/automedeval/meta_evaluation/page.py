@@ -155,11 +155,10 @@ def _with_code(sentence: str) -> str:
 
 
 def write_report(
-    folder: str | Path, texts: Mapping[str, str], data: str, result: object, lines: Iterable[str]
+    folder: Path, texts: Mapping[str, str], data: str, result: object, lines: Iterable[str]
 ) -> None:
     """Write the files of a report, name → text, and its data as JSON; print its lines."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
     for name, content in texts.items():
-        write_whole(Path(folder) / name, content)
-    write_json(Path(folder) / data, result)
+        write_whole(folder / name, content)
+    write_json(folder / data, result)
     print("\n".join(map(text.printable, lines)), "Not for clinical use.", sep="\n")

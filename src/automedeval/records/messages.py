@@ -124,9 +124,13 @@ def _last_turn(messages: list[dict], name: str) -> tuple[list[dict], str, str]:
     return messages[: len(read) - len(turn)], read[-1]["role"], "\n".join(texts)
 
 
+def objects_in(value: Any) -> list[dict]:
+    """Return the objects of a list; nothing of another value."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def _is_parts(value: Any) -> bool:
-    parts = value if isinstance(value, list) else ()
-    return any(isinstance(part, dict) and part.get("type") in TEXTS for part in parts)
+    return any(part.get("type") in TEXTS for part in objects_in(value))
 
 
 def without_messages(row: dict) -> dict:

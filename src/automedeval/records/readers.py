@@ -77,10 +77,15 @@ def parse_json(text: str, others: bool = False) -> Any:
     return value
 
 
+def json_of_others(text: str, place: object) -> Any:
+    """Return the value of a JSON text, whose program may write NaN; RecordError, with the place, if it is not JSON."""
+    with foreign_errors_at(f"{place}: not JSON", ValueError):
+        return parse_json(text, others=True)
+
+
 def read_json(file: Path) -> Any:
-    """Return what a file of JSON holds, whose program may write NaN; RecordError, with its name, if it is not JSON."""
-    with foreign_errors_at(f"{file}: not JSON", ValueError):
-        return parse_json(read_text(file), others=True)
+    """Return what a file of JSON holds, see `json_of_others`."""
+    return json_of_others(read_text(file), file)
 
 
 def _parsed(line: bytes, place: str, file: Path) -> dict | None:

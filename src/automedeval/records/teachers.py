@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.errors import RecordError
+from automedeval.records.types import without_none
 from automedeval.records.yaml_file import YamlFile
 
 ENDPOINT = ("base_url", "api_key_env")  # arguments of the programs that ask
@@ -58,7 +59,7 @@ def teacher_arguments(arguments: Mapping, place: str) -> dict:
                 raise RecordError(
                     f"{place}: {name}: {value} has another {key} than the step's other model"
                 )
-    return {name: value for name, value in changes.items() if value is not None}
+    return without_none(changes)
 
 
 def _with_models(value: Any, teachers: Mapping[str, Mapping]) -> Any:

@@ -151,8 +151,7 @@ class Record:
             # Parquet has null for what a row lacks.
             if key.default is not ... and record[name] is None:
                 continue
-            # pandas has 3.0 for 3 where other rows have none.
-            if key.kinds == (int, NoneType) and _is_whole(record[name]):
+            if key.kinds == (int, NoneType) and is_whole(record[name]):
                 record = record | {name: int(record[name])}
             value = take(record, name, key.kinds)
             if isinstance(value, list):
@@ -172,7 +171,13 @@ class Record:
         return record | getattr(self, "extra", {})
 
 
-def _is_whole(value: object) -> bool:
+def without_none(values: dict) -> dict:
+    """Return what a mapping has, but None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number as 3.0: so pandas has it where a row has none."""
     return isinstance(value, float) and value.is_integer()
 
 
@@ -246,9 +251,7 @@ class Response(Record):
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         if isinstance(record, dict) and "text" in record:
-            given = answer_text(record["text"], "text")
-            if given is not record["text"]:
-                record = record | {"text": given}
+            record = record | {"text": answer_text(record["text"], "text")}
         model = sys.intern(str(take(record, "model", (str,))))  # one text for all cases
         text, notes = read_answer(take(record, "text", (str,)))
         if not model.strip():
@@ -385,6 +388,10 @@ class Case:
         row = self.responses[index].extra.get("row", self.extra.get("row"))
         # The user's own key of that name may hold something else.
         return row if type(row) is int else None
+
+    def texts(self, order: Iterable[int]) -> list[str]:
+        """Return the texts of the responses with these indices."""
+        return [self.responses[index].text for index in order]
 
     @property
     def models(self) -> list[str]:
@@ -666,7 +673,7 @@ class Verdict(LogRecord):
         lists: dict = {"scores": self.scores, "expected_scores": self.expected_scores}
         for name, scores in (self.criterion_scores or {}).items():
             lists[f"criterion_scores.{name}"] = scores
-        return {name: scores for name, scores in lists.items() if scores is not None}
+        return without_none(lists)
 
     def value(self, index: int) -> float | None:
         """Return what the verdict says of a response as one number, the index being that in the case.
@@ -686,8 +693,7 @@ class Verdict(LogRecord):
     @property
     def values(self) -> dict[int, float]:
         """Return index in the case → `value`, of the responses that have one."""
-        values = {index: self.value(index) for index in sorted(self.order)}
-        return {index: value for index, value in values.items() if value is not None}
+        return without_none({index: self.value(index) for index in sorted(self.order)})
 
     @property
     def unread(self) -> tuple[int, ...]:

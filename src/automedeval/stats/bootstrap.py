@@ -89,14 +89,15 @@ class Estimate:
 
 def ratio(numerators: ndarray, denominators: ndarray, reason: str = "no pair") -> Statistic:
     """Return sum(numerators) / sum(denominators), both float [cases]: a mean over units of values from 0 to 1."""
-    return mean(numerators, denominators, round(denominators.sum()), reason, SHARE)
+    return mean(numerators, denominators, reason, SHARE)
 
 
 def mean(
-    sums: ndarray, counts: ndarray, n: int, reason: str = "no value", bounds: Bounds = None
+    sums: ndarray, counts: ndarray, reason: str = "no value", bounds: Bounds = None
 ) -> Statistic:
-    """Return sum(sums) / sum(counts), both float [cases], of n units."""
+    """Return sum(sums) / sum(counts), both float [cases]; the counts are of units."""
     columns = np.column_stack([sums, counts]).astype(float)
+    n = round(counts.sum())
     return Statistic(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), n, reason, bounds)
 
 
@@ -109,12 +110,12 @@ def mean_of(
 ) -> Statistic:
     """Return the mean of values [units], each of the case whose number `case` has; NaN is left out."""
     total, count = sums_at(values, case, cases)
-    return mean(total, count, int(count.sum()), reason, bounds)
+    return mean(total, count, reason, bounds)
 
 
 def undefined(cases: int, n: int, reason: str) -> Statistic:
     """Return a statistic that has no value in any resample."""
-    return mean(np.zeros(cases), np.zeros(cases), n, reason)
+    return replace(mean(np.zeros(cases), np.zeros(cases), reason), n=n)
 
 
 def is_known(values: Any) -> ndarray:

@@ -47,7 +47,7 @@ def calibration_error(
     # By the triangle inequality, the distance of the gaps from the true gaps bounds by how much chance increases the error.
     # That of a resample's gaps from those of the cases is its bootstrap counterpart.
     noise = Statistic(columns, partial(_apart, means), n)
-    beside = (noise, mean(signed, count, n))
+    beside = (noise, mean(signed, count))
     return Statistic(columns, partial(_apart, 0.0), n, corrected=_moved, beside=beside)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from doubles.publishable import packed, set_column, trained
 from doubles.tiny_dataset import build_instructions
+from factories import write
 from programs import failed, run_recipe
 from tables import each_row, rows_of
 
@@ -78,7 +79,7 @@ def test_a_key_is_found_however_json_writes_what_stands_around_it_and_not_shown(
     forms = ("%s", "\t%s", "“%s”", '{"key": "%s"}')
     texts = ["My notes:\n" + form % key.replace(": ", '": "') for form in forms]
     for text in texts:
-        (dataset / "rows.jsonl").write_text(json.dumps({"inner": json.dumps([text])}) + "\n")
+        write(dataset / "rows.jsonl", [{"inner": json.dumps([text])}])
         with pytest.raises(RecordError, match=rf"rows\.jsonl:1: looks like {what}"):
             packed(dataset, DATASET)
     (dataset / "rows.jsonl").unlink()

@@ -140,7 +140,7 @@ def _shared_cases(cases: Cases, values: ndarray) -> ndarray:
 
 
 def shares_won(cases: Cases, relation: ndarray) -> Means:
-    """Return the share of its pairs that each model wins by relations [pairs], a tie counting half."""
+    """Return the share of pairs that each model wins by relations [pairs], a tie counting half."""
     halves = np.concatenate([1 + relation, 1 - relation]) / 2
     return means_by_model(cases, halves, np.concatenate(cases.panel.pairs), SHARE)
 

@@ -200,7 +200,7 @@ def _on_shared_cases(figures: Figures) -> Figures:
         for number, figure in runs.items():
             total, count = (figure.columns * is_shared[:, None]).T
             reason = "no case has a rationale of both"
-            shared[name][number] = mean(total, count, int(count.sum()), reason)
+            shared[name][number] = mean(total, count, reason)
     return shared
 
 

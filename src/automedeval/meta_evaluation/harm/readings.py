@@ -119,7 +119,7 @@ def read_harm_ratings(
 
 
 def _check_mark(mark: JsonObject, model: str, text: str) -> None:
-    """Raise RecordError unless the words of a mark stand in the text of a response where it says."""
+    """Raise RecordError unless the words of a mark stand in a response where it says."""
     start, end, words = map(mark.get, ("start", "end", "text"))
     is_place = type(start) is int and type(end) is int and start >= 0
     if not is_place or text[start:end] != words:

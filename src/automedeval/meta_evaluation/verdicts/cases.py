@@ -25,7 +25,7 @@ Placed = tuple[str, Any]  # "file:line" and a record
 
 
 def clusters_of(cases: Iterable[Case]) -> ndarray:
-    """Return the number of each case's cluster: int [cases]; a case without one is one of its own."""
+    """Return the number of each case's cluster: int [cases]; a case without one is its own."""
     named = [case.cluster or at for at, case in enumerate(cases)]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
     return np.array([numbers[name] for name in named], int)

@@ -264,7 +264,7 @@ def gather_ratings(
 
 
 def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
-    """Yield notes on the ratings that are not compared; `is_rated` is bool [criteria, responses]."""
+    """Yield notes on ratings that are not compared; `is_rated` is bool [criteria, responses]."""
 
     def of_cases(which: ndarray) -> int:
         return len(np.unique(cases.panel.case[np.any(which, axis=0)]))

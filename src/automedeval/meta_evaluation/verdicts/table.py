@@ -250,7 +250,7 @@ class VerdictTable:
         return self._entries[2]
 
     def column(self, scores_of: Callable[[Verdict], Scores]) -> ndarray:
-        """Return the scores that each valid verdict has: float [entries], NaN where there is none."""
+        """Return the scores that each valid verdict has: float [entries], else NaN."""
         column: list[float | None] = []
         for verdict in self.verdicts:
             scores = scores_of(verdict) if verdict.valid else None

@@ -18,7 +18,7 @@ from automedeval.records.package_data import packaged
 from automedeval.records.questions import key_of
 from automedeval.records.readers import Placed
 from automedeval.records.tables.rows import filled
-from automedeval.records.types import Case, RecordError, Response
+from automedeval.records.types import Case, RecordError, Response, is_whole
 
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
@@ -186,7 +186,7 @@ class Columns:
 
 def _name(cell: str | float) -> str:
     """Return a name in a cell; a whole number with a blank below it is read as 1.0."""
-    return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell).strip()
+    return str(int(cell) if is_whole(cell) else cell).strip()
 
 
 def _merged(rows: PlacedCases) -> tuple[str, Case]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from automedeval.records.errors import errors_at
+from automedeval.records.messages import objects_in
 from automedeval.records.questions import key_of, question_text
 from automedeval.records.tables.columns import (
     CRITERIA,
@@ -24,7 +25,7 @@ from automedeval.records.tables.columns import (
     plain,
 )
 from automedeval.records.tables.rows import filled, read_rows
-from automedeval.records.types import Case, Rating, RecordError
+from automedeval.records.types import Case, Rating, RecordError, is_whole
 
 _KEYS = frozenset[str]().union(*RATINGS.values())
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
@@ -309,7 +310,7 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
     """
     if isinstance(cell, dict):
         cell = cell.get("email") or cell.get("username") or cell.get("id")
-    if isinstance(cell, float) and cell.is_integer():
+    if is_whole(cell):
         cell = int(cell)  # a column of whole numbers with a blank
     text = "" if cell is None else str(cell)
     return text if text in names else text.strip(" \t\r\n\xa0")
@@ -336,7 +337,7 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
     for part in ("data", "fields", "metadata"):
         about |= row[part] if isinstance(row.get(part), dict) else {}
     if isinstance(row.get("annotations"), list):  # a task's own id is its number
-        people = _label_studio(_objects(row["annotations"]), left_out)
+        people = _label_studio(objects_in(row["annotations"]), left_out)
     elif questions := _argilla_questions(row):
         people = _argilla(questions)
         about |= {key.removeprefix("metadata."): value for key, value in row.items()}
@@ -351,11 +352,6 @@ def _answers(row: dict, left_out: Counter[str]) -> Iterator[dict]:
         yield about | answers
 
 
-def _objects(values: Any) -> list[dict]:
-    """Return the objects of a list; nothing of another value."""
-    return [value for value in values if isinstance(value, dict)] if type(values) is list else []
-
-
 def _label_studio(annotations: list[dict], left_out: Counter[str]) -> Iterator[dict]:
     """Yield the numbers and choices of each annotation of a task; the control's name is the criterion."""
     for annotation in annotations:
@@ -364,7 +360,7 @@ def _label_studio(annotations: list[dict], left_out: Counter[str]) -> Iterator[d
             left_out["cancelled" if annotation.get("was_cancelled") else NO_ANSWER] += 1
             continue
         answers = {"annotator": _text(annotation.get("completed_by")) or "rater"}
-        for result in _objects(results):
+        for result in objects_in(results):
             content = result.get("value") or {}
             for kind in ("rating", "number", "choices"):  # others are a text, or a mark
                 if kind in content:
@@ -377,7 +373,7 @@ def _argilla_questions(row: dict) -> dict[str, list[dict]]:
     nested = row.get("responses")
     questions = {}
     if isinstance(nested, dict):
-        questions = {question: _objects(answers) for question, answers in nested.items()}
+        questions = {question: objects_in(answers) for question, answers in nested.items()}
     for name, values in row.items():
         if name.endswith(".responses") and isinstance(values, list):
             users = row.get(f"{name}.users")

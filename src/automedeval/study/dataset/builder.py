@@ -11,11 +11,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from automedeval.judges.base import windows_of
 from automedeval.records import Case, JsonObject, Verdict, as_shown
 from automedeval.records.journal import arithmetic
 from automedeval.records.text import span
 from automedeval.study.dataset.corruption import KINDS as CORRUPTIONS
-from automedeval.study.dataset.curriculum import Curriculum, Key, Plan, assign, shuffled
+from automedeval.study.dataset.curriculum import Curriculum, Plan, assign, shuffled
 from automedeval.study.dataset.decontamination import leaks
 from automedeval.study.dataset.folder import (
     TEST,
@@ -26,7 +27,7 @@ from automedeval.study.dataset.folder import (
 )
 from automedeval.study.dataset.instructions import instruction
 from automedeval.study.dataset.quality import QualityClassifier, Shown, labelled
-from automedeval.study.dataset.teacher_verdicts import JudgedCases, counted
+from automedeval.study.dataset.teacher_verdicts import JudgedCases, Key, counted
 from automedeval.study.dataset.verification import verify
 
 # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
@@ -142,8 +143,8 @@ class InstructionSet(JudgedCases):
     def classify(self, classifier: QualityClassifier) -> None:
         """Set the quality of every verdict that has none (Appendix B)."""
         keys = self.unlabelled
-        for start in tqdm(range(0, len(keys), WINDOW), desc="quality", unit=f"{WINDOW} verdicts"):
-            window = keys[start : start + WINDOW]
+        windows = list(windows_of(keys, WINDOW))
+        for window in tqdm(windows, desc="quality", unit=f"{WINDOW} verdicts"):
             qualities = classifier.decide([self._shown(self.verdicts[key]) for key in window])
             for key, quality in zip(window, qualities):
                 self.verdicts[key] = replace(self.verdicts[key], quality=quality)

@@ -58,7 +58,7 @@ class _Original:
     def swapped_doctors(self, rng: random.Random) -> Change:
         """Swap the steps of two doctors whose responses differ; keep the scores."""
         steps = split_steps(self.rationale)
-        texts = [self.case.responses[index].text for index in self.verdict.order]
+        texts = self.case.texts(self.verdict.order)
         judged = [slot for slot in range(len(texts)) if slot + 1 in steps]
         pairs = []
         for first, second in combinations(judged, 2):

@@ -22,7 +22,7 @@ from automedeval.records import (
 from automedeval.records.messages import read_conversation
 from automedeval.records.tables.columns import fault_of_reference
 from automedeval.records.tables.rows import filled
-from automedeval.records.types import criteria_of, take
+from automedeval.records.types import criteria_of, take, without_none
 
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
 THEME = "theme:"  # how HealthBench begins the tag of a topic
@@ -58,7 +58,7 @@ def healthbench(row: dict) -> Case:
 def professional(row: dict) -> Case:
     """Return the case of a record of HealthBench Professional; its specialty is the topic."""
     names = ("use_case", "type", "difficulty", "specialty")
-    extra = {name: row[name] for name in names if row.get(name) is not None}
+    extra = without_none({name: row.get(name) for name in names})
     messages = _messages(take(row, "conversation", (dict,)), "messages")
     criteria = _criteria(take(row, "rubric_items", (list,)), "criterion_text")
     return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), extra, criteria)

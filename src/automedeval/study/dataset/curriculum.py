@@ -18,9 +18,9 @@ from typing import Any
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
 from automedeval.study.dataset.folder import TEST, without_test
+from automedeval.study.dataset.teacher_verdicts import Key
 
 QUALITIES = ("high", "low", "any")
-Key = tuple[str, str]  # (case id, teacher)
 Qualities = Mapping[Key, str | None]  # of verdicts; None is not known
 
 

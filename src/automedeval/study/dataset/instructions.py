@@ -17,7 +17,7 @@ from automedeval.rubrics.slots import by_slot, renamed
 
 def row_prompt(case: Case, order: Sequence[int], rubric: Rubric, with_reasons: bool) -> Messages:
     """Return the prompt of a training row, which shows the responses of a case in this order."""
-    texts = [case.responses[index].text for index in order]
+    texts = case.texts(order)
     return judge_messages(rubric, case.question, texts, case.reference, with_reasons)
 
 
@@ -32,7 +32,7 @@ def instruction(case: Case, verdict: Verdict, rubric: Rubric, seed: int = 0) -> 
     case = as_shown(case, verdict)
     order = list(verdict.order)
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
-    random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
+    random.Random(f"{seed}:{case.id}").shuffle(order)
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
     shown = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
     place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"

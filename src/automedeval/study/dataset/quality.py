@@ -230,7 +230,7 @@ def _features(readings: Sequence[_Reading], tones: ndarray) -> ndarray:
 
 def _texts(case: Case, verdict: Verdict) -> list[str]:
     """Return the texts of an instruction: question, responses shown, steps of the rationale."""
-    responses = [case.responses[index].text for index in verdict.order]
+    responses = case.texts(verdict.order)
     steps = split_steps(verdict.rationale or "")
     return [question_text(case.question), *responses, *steps.values()]
 

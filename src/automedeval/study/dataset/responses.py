@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from automedeval.judges.base import windows_of
 from automedeval.models.arguments import parse_model
 from automedeval.models.base import NOT_FINITE, Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder, find_model
@@ -181,7 +182,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], log: Log, done: Collection[
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
             )
     processes.wait()  # until every process has checked its share
-    windows = [cases[start : start + WINDOW] for start in range(0, len(cases), WINDOW)]
+    windows = list(windows_of(cases, WINDOW))
     answers = (respond(chat, name, log.settings, part, done) for part in windows[own])
     share = math.ceil((len(cases) - len(done)) / processes.count)
     log.fill(chain.from_iterable(answers), share, "response", name)

@@ -35,7 +35,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> list[tuple[Case, list[int]]]:
     answered = list(chain.from_iterable(of_topic.values()))
     lists = []
     for case in cases:
-        rng = random.Random(f"{SEED}:{case.id}".encode())
+        rng = random.Random(f"{SEED}:{case.id}")
         topic = _topic(case)
         words = set(topic.split())
         near = _turn(of_topic[topic], rng)

@@ -99,7 +99,7 @@ class CompletionChain:
         rubric = self.rubric
         case = request.case
         label = f"{rubric.name}:{rubric.fingerprint}"
-        texts = [case.responses[index].text for index in request.slots]
+        texts = case.texts(request.slots)
         asked: list[tuple[str, Any]] = []
         knowledge = []
         usage: Counter[str] = Counter()

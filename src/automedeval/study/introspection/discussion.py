@@ -260,7 +260,7 @@ class Discussion:
     def _prompt(self, block: str, turns: Sequence[Turn], call: int, **names: Any) -> Prompt:
         """Return what a partner is shown in a call; `block` is "suggestion" or "review"."""
         case = self.mistake.recorded.case
-        texts = [case.responses[index].text for index in self.order]
+        texts = case.texts(self.order)
         verdicts = (self.on_record, self.mistake.judged_from(self.order))
         messages = discussion_messages(
             self.rubric, case.question, texts, case.reference, verdicts, block, turns, **names
