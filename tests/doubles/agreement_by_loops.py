@@ -295,7 +295,8 @@ class Loops:
             number = self.number_of(verdict)
             for first, second in combinations(verdict["order"], 2):
                 won = row.won(verdict, first, second)
-                if won is not None:
+                has_texts = self.length[number, first] and self.length[number, second]
+                if won is not None and has_texts:
                     units.append((number, won))
         return share(units)
 

@@ -34,7 +34,7 @@ NO_CHANGE = 1e-4
 # Distinct pairs of scores up to which a rank correlation counts cells and not responses.
 MOST_CELLS = 512
 NO_PAIR = "people rated no pair of responses"
-NO_TRIPLE = "no case has three responses that people rated"
+NO_TRIPLE = "no case has three responses that people rated and the judge compared"
 
 
 def relation_of(gaps: ndarray, band: float = 0.0) -> ndarray:

@@ -242,7 +242,8 @@ def prefers_longer(cases: Cases, relation: ndarray) -> Statistic:
 
 
 def prefers_first(row: Row) -> Statistic:
-    """Return how often the response that a prompt shows earlier is preferred, a tie as one half, of all pairs in a prompt.
+    """Return how often the response that a prompt shows earlier is preferred, a tie as one half, of all pairs in a prompt
+    without an empty response.
 
     A tie is what `Row.wins` takes as one. Undefined where every verdict shows the responses in the order of the case: there the
     place is not told from the model.
@@ -253,7 +254,8 @@ def prefers_first(row: Row) -> Statistic:
     # 1 where the first response of the case is shown earlier, -1 where it is shown later.
     way = np.sign(judge.slot[second] - judge.slot[first])
     wins = way * judge.relation_of(values[first] - values[second], row.band)
-    shares = only((1 + wins) / 2, (way < 0).any())
+    empty = judge.cases.empty[judge.response]
+    shares = only((1 + wins) / 2, (way < 0).any() & ~(empty[first] | empty[second]))
     return mean_of(shares, panel.case_of_pair, panel.cases, "no order but that of the cases", SHARE)
 
 

@@ -232,7 +232,9 @@ def _layout_of(rows: Sequence[dict], models: Collection[str]) -> _Layout:
     if rows and not scores:
         raise RecordError(f"no column holds a score, {NAMING}; {there}")
     if rows and not {"case_id", "question"} & columns.keys():
-        raise RecordError(f"no column holds a question, or the case as case_id; {there}")
+        raise RecordError(
+            f"no column holds a question, or the case as case_id (numbers in id may be of rows); {there}"
+        )
     roles = list(dict.fromkeys(chain(*scores.values())))
     if len(roles) > 1:
         raise RecordError(f"columns of scores of one {' and one '.join(roles)}: leave one kind out")
