@@ -145,9 +145,10 @@ _PATTERNS = {
     "spaced": r"apart|between|hourly|-(?:week|month|year)ly",
     "any": r"\d|for a |[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
     "once": r"(once |(?:one|1) time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
+    "not_less": r"(?:\bno|not|\bnever|n['’]t)(?: (?!(?:if|to)\b)[^\W\d]\w{0,20}){0,3} (?:less|fewer) than",
     "limit_before": r"(?:(?P<most>@limits)"
     # By its first letter, since most words are none of these. A Markdown quotation begins with ">".
-    r"|(?=[aimnr≥>])(?:(?P<least>\b(?:at least|(?:no|not) (?:less|fewer) than|minimum)|≥|(?:(?<=\w )|(?<=\())>)"
+    r"|(?=[aimnr≥>])(?:(?P<least>@not_less|\b(?:at least|minimum)|≥|(?:(?<=\w )|(?<=\())>)"
     # "10 mg, not 100 mg"
     r"|(?P<denied>\b(?:not|rather than|instead of|as opposed to)(?: (?:an?|the|it|taking|giving|using))*(?=[\s*_\"“]*$))"
     r"))(?: a total of| about| of)?\W*$",
@@ -161,8 +162,16 @@ _PATTERNS = {
     "limit_after": r"(?: of \w+)?@a_period?\W*(?:(?P<most>@limits_behind\b|@most_alone)"
     r"|(?P<least>or (?:more|above|greater|higher|longer)\b|at least\W*$))",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
-    # "It cannot do you any harm" forbids nothing.
-    "forbidding": r"\b@forbids(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)",
+    # Limits; and who cannot do something is forbidden nothing: "if you cannot sleep, take 10 mg". But a number in such a
+    # clause may be forbidden: "since you cannot take 10 mg".
+    "no_ban": r"@not_less|@limits|\b(?:(?:if|when(?:ever)?|while|because|since|as|unless|until|(?:al)?though|in case) "
+    r"(?:you|s?he|it|they|we|one|people|patients|(?:your|the|his|her|their|my) \w+)|(?<=\w )who|(?<!\w )(?:I|we)) "
+    r"(?:(?:can|do|(?<=if you )(?:must|should))(?: ?not|n?['’]t)|never)\b"
+    r"(?!(?:(?!\b(?:then|may|can|should|must)\b)[^,;:.]){0,200}?(?:@any))",
+    # "It cannot do you any harm" forbids nothing, nor does "do not forget to take it"; but "do not skip one or take two" does.
+    "urges": r"(?: (?:to|be|ever))* (?:forg[eo]t|hesitat|worr|afraid"
+    r"|(?:skip|miss|stop|delay)(?!.{0,80}\b(?:n?or|and) (?:tak|us|giv|doubl|increas)))",
+    "forbidding": r"\b@forbids(?!@urges)(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)",
 }
 _PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
 _READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}
@@ -231,9 +240,9 @@ def numbers(text: str) -> tuple[Number, ...]:
 
 
 def forbids(sentence: str) -> bool:
-    """Return whether a sentence forbids something, beyond setting a limit ("no more than 4 g")."""
-    without_limits = _READ["limits"].sub(" ", sentence)
-    return bool(_READ["forbidding"].search(without_limits))
+    """Return whether a sentence forbids something, beyond a limit ("no more than 4 g") and what one cannot do."""
+    rest = _READ["no_ban"].sub(" ", sentence)
+    return bool(_READ["forbidding"].search(rest))
 
 
 def _read(sentence: str, span: Span) -> Iterator[Number]:
