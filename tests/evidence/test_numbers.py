@@ -20,6 +20,10 @@ def test_numbers_of_an_answer_stand_beside_those_of_the_reference(reference, ans
     assert [mark.factor for mark in found] == pytest.approx(factors, rel=0.02)
 
 
+def test_a_temperature_is_shown_with_its_sign():
+    assert numbers("−70 °C")[0].start == 0
+
+
 @given(st.text("0123456789.,/ -½kgmldayshour%°CF\n:*|", max_size=60))
 def test_every_text_is_read_and_agrees_with_itself(text):
     assert all(0 < number.low <= number.high < float("inf") for number in numbers(text))

@@ -111,13 +111,18 @@ _PATTERNS = {
     # "five (5)"
     "again": r"(?: \((?:[\d.,]+|@in_words@hundreds)\))?",
     "range": r"(?<![\w.,·/$€£^])(?<!\w[-–])"
+    # Of "-5 to 5 °C" no range is read.
+    r"(?!(?:(?<=[-−–])|(?<=minus ))[\d.]+ ?(?:to|and|or|[-–—]) ?[\d.]+ ?°)"
     # "Day 2 - 10 mg" is no range, nor is "over 65 - 10 mg".
     r"(?!(?:(?<=\bday )(?<![ahyr] day )|(?<=\bweek )|(?<=\bstep )|(?<=\bphase ))\d+ ?[-–—])"
     r"(?!(?:(?<=\bover )|(?<=\bunder ))\d+ [-–—])"
-    r"(?:(?P<between>between )?(?P<low>@number)@again[ -]?(?:(?P<lower>@unit)s?)? ?"
-    r"(?(between)and|(?:-|–|—|to|or)) ?)?(?P<high>@number)@again",
+    r"(?:(?P<between>between )?(?!(?:(?<=[-−–])|(?<=minus ))[\d.]+ ?°)(?P<low>@number)@again[ -]?(?:(?P<lower>@unit)s?)? ?"
+    r"(?(between)and|(?:-|–|—|to|or|(?<=[-−–]\d\d )and(?= [-−–]\d))) ?"
+    # "-25 to -15 °C"
+    r"(?:(?:(?<=[-−–]\d to )|(?<=[-−–]\d\d to )|(?<=[-−–]\d\d and )|(?<=minus \d\d to ))"
+    r"(?:[-−–]|minus )(?=[\d.]+ ?(?:°|deg|celsius|f)))?)?(?P<high>@number)@again",
     # No amounts: ages, widths of needles, and equivalents of what has two charges.
-    "other": r"[- ](?:old|of age|cannula|needle|catheter)|(?<=eq) (?:of )?(?:magnesium|calcium)",
+    "other": r"[- ](?:old|of age|cannula|needle|catheter|below (?:zero|freezing))|(?<=eq) (?:of )?(?:magnesium|calcium)",
     # "½ of a 600 mg tablet" is 300 mg; "one and a half of a", or "in the first half a 600 mg dose", is none.
     "halved": r"(?P<half>\b(?<!\d )(?<!and a )(?:half|½|1/2)(?: of (?:(?:an?|the|one) )?"
     r"|(?<!first half)(?<!second half)(?<!last half)(?<!latter half) (?:an?|the|one) )\*{0,2})?",
@@ -140,7 +145,11 @@ _PATTERNS = {
     r"(?:every|each) (?:@range[ -]|(?P<times>other) )?(?P<period>@periods)s?\b(?! counts)",
     # "Bi-monthly" has two readings.
     "adverb": r"\b(?<!\w-)(?P<period>@adverbs)\b@alone",
-    "amount": r"@halved@range@gap(?P<unit>@unit)s?(?!\w)(?!@other)@base",
+    # A temperature has its sign, and below zero no limit: "below -20 °C" is more by its size.
+    "amount": r"(?P<below>(?:\b(?:below|under|up to|at (?:least|most)|(?:less|more) than) |[<≤>≥] ?)?"
+    r"(?<![\w.,·°)/])(?<!° )(?:[-−–]|minus )(?=(?:[\d.,]+|@in_words@hundreds)"
+    r"(?: ?(?:to|and|or|[-–—]) ?(?:[-−–]|minus )[\d.,]+)?@gap(?:°|degree|celsius|f(?:ahrenheit)?\b)))?"
+    r"@halved@range@gap(?P<unit>@unit)s?(?!\w)(?!@other)@base(?(below)(?: or (?:less|below|above|more|higher))?)",
     # One of these is in every "apart" and "hourly", which are slow to look for.
     "spaced": r"apart|between|hourly|-(?:week|month|year)ly",
     "any": r"\d|for a |[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
@@ -169,9 +178,9 @@ _PATTERNS = {
     r"(?:(?:can|do|(?<=if you )(?:must|should))(?: ?not|n?['’]t)|never)\b"
     r"(?!(?:(?!\b(?:then|may|can|should|must)\b)[^,;:.]){0,200}?(?:@any))",
     # "It cannot do you any harm" forbids nothing, nor does "do not forget to take it"; but "do not skip one or take two" does.
-    "urges": r"(?: (?:to|be|ever))* (?:forg[eo]t|hesitat|worr|afraid"
-    r"|(?:skip|miss|stop|delay)(?!.{0,80}\b(?:n?or|and) (?:tak|us|giv|doubl|increas)))",
-    "forbidding": r"\b@forbids(?!@urges)(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)",
+    "forbidding": r"\b@forbids(?! (?:do |cause )?(?:you |any )*(?:harm|hurt)(?:s|ing)?\b)"
+    r"(?!(?: (?:to|be|ever))* (?:forg[eo]t|hesitat|worr|afraid"
+    r"|(?:skip|miss|stop|delay)(?!.{0,80}\b(?:n?or|and) (?:tak|us|giv|doubl|increas))))",
 }
 _PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
 _READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}
@@ -286,6 +295,8 @@ def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
     if lower_kind != kind:
         yield lower_kind, low, low
         low = high
+    if match["below"]:
+        kind += " below zero"
     if kind == "fahrenheit":
         yield "temperature", (low - 32) / 1.8, (high - 32) / 1.8
     elif match["by"]:
