@@ -1,14 +1,14 @@
 """Join two versions of a model that were judged apart, in two files of cases: they are compared like any two models."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 from typing import NamedTuple
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
-from automedeval.records import Case, RecordError, Verdict, digest, key_of
+from automedeval.records import Case, RecordError, Response, Verdict, digest, key_of
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
 
@@ -41,17 +41,19 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
     ours = _by_id(old.cases, old_names, named)
     theirs = _by_id(new.cases, new_names, named)
     records = []
-    ids: dict[str, str] = {}  # in a file → in the joined one
+    ids = {}  # in a file → in the joined one
     shared = repeated = 0
     for name in ours | theirs:
-        if len(ours[name]) > 1 or len(theirs[name]) > 1:
+        if max(len(ours[name]), len(theirs[name])) > 1:
             repeated += 1  # only their order would tell them apart
             continue
         both = ours[name] + theirs[name]
         _check_texts(both, where)
         shared += len(both) > 1
-        ids |= {case.id: name for case in both}
-        responses = chain.from_iterable(case.responses for case in both)
+        responses: list[Response] = []
+        for case in both:
+            ids[case.id] = name
+            responses.extend(case.responses)
         records.append(replace(both[0], responses=tuple(responses)))
     if not shared:
         raise RecordError(f"{where} have no case in common: no id or question is in both")
@@ -59,18 +61,19 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
     cases = Cases(records, new.cases.source)
     # Verdicts and ratings have the ids of their own file.
     cases.index |= {own: cases.index[name] for own, name in ids.items()}
-    notes = old.notes + new.notes
-    notes.append(
-        f"{where}: {len(old.cases):,} and {len(new.cases):,} cases; the {shared:,} that are in both are compared"
-    )
+    notes = [
+        *old.notes,
+        *new.notes,
+        f"{where}: {len(old.cases):,} and {len(new.cases):,} cases; the {shared:,} that are in both are compared",
+    ]
     if repeated:
-        notes.append(
+        notes += [
             f"{where}: questions that stand twice in a file, left out: {repeated:,}; ids would tell them apart"
-        )
+        ]
     judges = []
     for before, after in product(old.judges, new.judges):
         if before.whole_name == after.whole_name:
-            moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
+            moved = [*_moved(before, cases, old_names), *_moved(after, cases, new_names)]
             judges.append(_joined(before, after, moved, cases))
     notes += [f"{judge.name} {judge.changed}" for judge in judges if judge.changed]
     if not judges:
@@ -126,23 +129,19 @@ def _joined(
     return joined
 
 
-def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> list[Verdict]:
-    """Return a judge's verdicts of one version on the joined cases; `names` are those of its models."""
-    own = set(names.values())
-    moved = []
+def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> Iterator[Verdict]:
+    """Yield a judge's verdicts of one version on the joined cases; `names` are those of its models."""
     for verdict in judge.verdicts:
         if verdict.case_id not in cases.index:
             continue
         case = cases.case(verdict.case_id)
-        places = [place for place, model in enumerate(case.models) if model in own]
+        places = [place for place, model in enumerate(case.models) if model in names.values()]
         differs = (verdict.differs or {}).items()
         choices = (verdict.choices or {}).items()
-        on_joined = replace(
+        yield replace(
             verdict.placed(places, len(case.models)),
             case_id=case.id,
             pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
             choices={name: names.get(choice, choice) for name, choice in choices} or None,
             differs={names[model]: marks for model, marks in differs},
         )
-        moved.append(on_joined)
-    return moved
