@@ -463,7 +463,7 @@ class Loops:
             for number, place in self.shown(verdict):
                 says = float(row.says(verdict, place))
                 units[self.name((number, place))].append((number, says))
-        for number, *places in chain(*row.lost()):
+        for number, *places in row.lost():
             for place in places:
                 units[self.name((number, place))].append((number, 0.0))
         return {model: share(of_model) for model, of_model in units.items()}
@@ -612,8 +612,8 @@ class Row:
         row.relations = row.related(of_run)
         return row
 
-    def lost(self) -> list[list[tuple]]:
-        """Return, for each run, the pairs, or of a judge with scores the responses, that were asked for and not given."""
+    def lost(self) -> list[tuple]:
+        """Return the pairs, or of a judge with scores the responses, that were asked for and not given, for each run."""
         asked = self.asked_pairs() if self.of_pairs else self.asked
         lost = []
         for run in self.runs():
@@ -623,15 +623,23 @@ class Row:
                     there.add(self.pair_of(verdict))
                 else:
                     there.update(self.loops.shown(verdict))
-            lost.append([subject for subject in asked if subject not in there])
+            lost += [subject for subject in asked if subject not in there]
         return lost
 
     def missing(self) -> list[int]:
-        """Return the case of every verdict that was asked for in a run and not given."""
+        """Return the case of every verdict that was asked for and not given.
+
+        A case that lacks some has as many as those of its size that lack none on average, or enough to show what is in none.
+        """
+        given = Counter(map(self.loops.number_of, self.verdicts))
+        lost = Counter(subject[0] for subject in self.lost())
+        most = 1 if self.of_pairs else max(len(verdict["order"]) for verdict in self.verdicts)
+        sizes = list(map(len, self.loops.names))
+        full = means((size, given[at]) for at, size in enumerate(sizes) if not lost[at])
         missing = []
-        for of_run in self.lost():
-            numbers = [subject[0] for subject in of_run]
-            missing += numbers if self.of_pairs else set(numbers)
+        for number, count in lost.items():
+            due = max(given[number] + count / most, full.get(sizes[number], 0))
+            missing += [number] * (math.ceil(due) - given[number])
         return missing
 
     def means(self, verdicts: list[dict], name: str) -> Scores | None:

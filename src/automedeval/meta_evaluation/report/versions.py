@@ -1,14 +1,14 @@
 """Join two versions of a model that were judged apart, in two files of cases: they are compared like any two models."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
-from automedeval.records import Case, RecordError, Response, Verdict, digest
+from automedeval.records import Case, RecordError, Response, Verdict, digest, key_of
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
 
@@ -37,53 +37,64 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         raise RecordError(
             f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
         )
-    repeated = _repeated(old.cases) | _repeated(new.cases)
-    ours, theirs = (_by_id(version.cases, repeated) for version in (old, new))
-    shared = [name for name in ours if name in theirs]
-    for name in shared:
-        _check_texts(ours[name], theirs[name], where)
-    if not shared:
-        raise RecordError(f"{where} have no case in common: no id is in both")
+    named: dict[str, str] = {}
+    ours = _by_id(old.cases, old_names, named)
+    theirs = _by_id(new.cases, new_names, named)
     records = []
+    ids = {}  # in a file → in the joined one
+    shared = repeated = 0
     for name in ours | theirs:
-        earlier = ours.get(name)
-        later = theirs.get(name)
-        responses = [*_renamed(earlier, old_names), *_renamed(later, new_names)]
-        records.append(replace(earlier or theirs[name], responses=tuple(responses)))
+        if max(len(ours[name]), len(theirs[name])) > 1:
+            repeated += 1  # only their order would tell them apart
+            continue
+        both = ours[name] + theirs[name]
+        _check_texts(both, where)
+        shared += len(both) > 1
+        responses: list[Response] = []
+        for case in both:
+            ids[case.id] = name
+            responses.extend(case.responses)
+        records.append(replace(both[0], responses=tuple(responses)))
+    if not shared:
+        raise RecordError(f"{where} have no case in common: no id or question is in both")
     # A printed command is on the new file, and has the options of its run.
     cases = Cases(records, new.cases.source)
-    notes = old.notes + new.notes
-    counts = f"{len(old.cases):,} and {len(new.cases):,} cases"
-    notes.append(f"{where}: {counts}; the {len(shared):,} that are in both are compared")
+    # Verdicts and ratings have the ids of their own file.
+    cases.index |= {own: cases.index[name] for own, name in ids.items()}
+    notes = [
+        *old.notes,
+        *new.notes,
+        f"{where}: {len(old.cases):,} and {len(new.cases):,} cases; the {shared:,} that are in both are compared",
+    ]
     if repeated:
-        again = f"{len(repeated):,} cases whose question stands twice in a file"
-        notes.append(f"{where}: left out are {again}: ids would tell them apart")
+        notes += [
+            f"{where}: questions that stand twice in a file, left out: {repeated:,}; ids would tell them apart"
+        ]
     judges = []
     for before, after in product(old.judges, new.judges):
-        if before.whole_name != after.whole_name:
-            continue
-        moved = _moved(before, cases, old_names) + _moved(after, cases, new_names)
-        joined = VerdictTable(cases, moved, before.rubric, before.name, before.files + after.files)
-        joined.read = [*before.read, *after.read]
-        judges.append(joined)
-        old_settings, new_settings = (
-            {(verdict.settings, verdict.checkpoint) for verdict in judge.verdicts}
-            for judge in (before, after)
-        )
-        # Only a limit of tokens can differ within a run, see --again.
-        if old_settings.isdisjoint(new_settings):
-            differs = "judged the two versions with different settings or weights"
-            joined.changed = f"{differs}, which may be what differs"
-            notes.append(f"{before.name} {joined.changed}")
+        if before.whole_name == after.whole_name:
+            moved = [*_moved(before, cases, old_names), *_moved(after, cases, new_names)]
+            judges.append(_joined(before, after, moved, cases))
+    notes += [f"{judge.name} {judge.changed}" for judge in judges if judge.changed]
     if not judges:
         raise RecordError(f"no judge has verdicts on both {where} by the same rubric")
     return Judged(cases, judges, notes)
 
 
-def _by_id(cases: Cases, repeated: set[str]) -> dict[str, Case]:
-    """Return id → case, in the order of the file, without those that are asked again."""
-    records = (cases.records[number] for number in cases.file_order)
-    return {case.id: case for case in records if case.id not in repeated}
+def _by_id(cases: Cases, names: Mapping[str, str], named: dict[str, str]) -> dict[str, list[Case]]:
+    """Return id in the joined file → cases, in the order of the file; `names` are those of the models.
+
+    A case without an own id has that of the first one with its question. `named`, question as it is compared → id, is that
+    of the file before, and gets what this one adds.
+    """
+    by_id = defaultdict[str, list[Case]](list)
+    for number in cases.file_order:
+        case = cases.records[number]
+        has_own = digest(case.question)[:6] not in case.id
+        name = case.id if has_own else named.setdefault(key_of(case.question), case.id)
+        responses = [replace(answer, model=names[answer.model]) for answer in case.responses]
+        by_id[name].append(replace(case, responses=tuple(responses)))
+    return by_id
 
 
 def _called(version: str, cases: Cases) -> dict[str, str]:
@@ -93,41 +104,44 @@ def _called(version: str, cases: Cases) -> dict[str, str]:
     return {model: f"{version}: {model}" if version else model for model in cases.models}
 
 
-def _repeated(cases: Cases) -> set[str]:
-    """Return the ids of cases without an own id whose question is asked again: only their order would tell them apart."""
-    questions = {case.id: digest(case.question) for case in cases.records}
-    asked = Counter(questions.values())
-    return {name for name, asks in questions.items() if asked[asks] > 1 and asks[:6] in name}
-
-
-def _check_texts(case: Case, other: Case, where: str) -> None:
-    """Raise RecordError if what both runs must share differs."""
+def _check_texts(both: list[Case], where: str) -> None:
+    """Raise RecordError if what both runs must share differs in more than blanks."""
     for name in TEXTS:
-        if getattr(case, name) != getattr(other, name):
-            raise RecordError(f"{where}: case {case.id!r} differs in its {name}")
+        if len({key_of(getattr(case, name)) for case in both}) > 1:
+            raise RecordError(f"{where}: case {both[0].id!r} differs in its {name}")
 
 
-def _renamed(case: Case | None, names: Mapping[str, str]) -> list[Response]:
-    responses = case.responses if case else ()
-    return [replace(response, model=names[response.model]) for response in responses]
+def _joined(
+    before: VerdictTable, after: VerdictTable, verdicts: list[Verdict], cases: Cases
+) -> VerdictTable:
+    """Return the judge of these verdicts on the joined cases, with what it did otherwise for one of the versions."""
+    joined = VerdictTable(cases, verdicts, before.rubric, before.name, before.files + after.files)
+    joined.read = [*before.read, *after.read]
+    old_settings, new_settings = (
+        {(verdict.settings, verdict.checkpoint) for verdict in judge.verdicts}
+        for judge in (before, after)
+    )
+    # Only a limit of tokens can differ within a run, see --again.
+    if old_settings.isdisjoint(new_settings):
+        joined.changed = (
+            "judged the two versions with different settings or weights, which may be what differs"
+        )
+    return joined
 
 
-def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> list[Verdict]:
-    """Return a judge's verdicts of one version on the joined cases; `names` are those of its models."""
-    own = set(names.values())
-    moved = []
+def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> Iterator[Verdict]:
+    """Yield a judge's verdicts of one version on the joined cases; `names` are those of its models."""
     for verdict in judge.verdicts:
         if verdict.case_id not in cases.index:
             continue
-        models = cases.case(verdict.case_id).models
-        places = [place for place, model in enumerate(models) if model in own]
+        case = cases.case(verdict.case_id)
+        places = [place for place, model in enumerate(case.models) if model in names.values()]
         differs = (verdict.differs or {}).items()
         choices = (verdict.choices or {}).items()
-        on_joined = replace(
-            verdict.placed(places, len(models)),
+        yield replace(
+            verdict.placed(places, len(case.models)),
+            case_id=case.id,
             pair=verdict.pair and (names[verdict.pair[0]], names[verdict.pair[1]]),
             choices={name: names.get(choice, choice) for name, choice in choices} or None,
             differs={names[model]: marks for model, marks in differs},
         )
-        moved.append(on_joined)
-    return moved

@@ -218,8 +218,8 @@ class VerdictTable:
 
     @cached_property
     def given(self) -> ndarray:
-        """The number of verdicts on each case: float [cases]."""
-        return np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
+        """The number of verdicts on each case: int [cases]."""
+        return np.bincount(self.case_of, minlength=len(self.cases))
 
     @cached_property
     def verdicts_valid(self) -> ndarray:
@@ -439,27 +439,29 @@ class VerdictTable:
 
     @cached_property
     def missing(self) -> ndarray:
-        """Whether what the judge was asked about is in no verdict of a run: bool [runs, responses], of pairs [runs, pairs]."""
-        verdict, places, asked = self.panel.group, self.response, self.asked
+        """In how many runs what the judge was asked about is in no verdict: int [responses], of a pairwise judge [pairs]."""
+        run, places, asked = self.run[self.panel.group], self.response, self.asked
         if self.of_pairs:
-            verdict, places, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
-        missing = np.tile(asked, (len(self.runs), 1))
-        for absent, run in zip(missing, self.runs):
-            absent[places[self.run[verdict] == run]] = False
-        return missing
+            run, places, asked = run[self.panel.pairs[0]], self.pairs, self.asked_pairs
+        count = len(asked)
+        there = np.unique(run * count + places) % count
+        return asked * len(self.runs) - np.bincount(there, minlength=count)
 
     @cached_property
     def verdicts_due(self) -> ndarray:
         """The number of verdicts that each case should have: those given, and those asked for and not given: float [cases].
 
-        In every run all responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair
-        counts.
+        A case that lacks some should have as many as those of its size that lack none have on average. Each pair that is in no
+        verdict counts at least as one, and as many responses as the largest verdict shows.
         """
         panel = self.cases.panel
         if self.of_pairs:
-            return self.given + panel.per_case(self.missing.sum(axis=0))
-        absent = [np.bincount(panel.case, missing, panel.cases) for missing in self.missing]
-        return self.given + sum(responses > 0 for responses in absent)
+            gaps = panel.per_case(self.missing)
+        else:
+            gaps = np.bincount(panel.case, self.missing, panel.cases) / self.panel.sizes.max()
+        full = only(self.given, gaps == 0)
+        of_size = means_at(full, panel.sizes, panel.sizes.max() + 1)[panel.sizes]
+        return np.where(gaps > 0, np.ceil(np.fmax(self.given + gaps, of_size)), self.given)
 
     def valid_by_response(self, is_said: ndarray) -> tuple[ndarray, ndarray]:
         """Return the verdicts that say something of each response, bool [entries], and those due on it: two float [responses].
@@ -467,11 +469,10 @@ class VerdictTable:
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
         count = self.cases.responses
-        missing = self.missing.sum(axis=0)
         valid = np.bincount(self.response, is_said, count)
-        due = np.bincount(self.response, minlength=count).astype(float)
+        due = np.bincount(self.response, minlength=count)
         for response in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
-            due += np.bincount(response, missing, count)
+            due = due + np.bincount(response, self.missing, count)
         return valid, due
 
     @property
