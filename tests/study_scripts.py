@@ -73,8 +73,8 @@ def ended(process: subprocess.Popen, log: Path, before: int = 0) -> str:
     return printed
 
 
-def dry_run(name: str, **variables: str) -> list[list[str]]:
-    done = succeeded(script(name, "--dry_run", **variables))
+def dry_run(name: str, *arguments: str, **variables: str) -> list[list[str]]:
+    done = succeeded(script(name, "--dry_run", *arguments, **variables))
     return [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
 
 

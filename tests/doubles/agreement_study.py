@@ -14,6 +14,7 @@ import numpy as np
 from factories import Json, read, read_json, write
 from programs import SAMPLE, flags, run_command, succeeded
 
+from automedeval.records.types import without_none
 from automedeval.stats.bootstrap import Statistic, estimate
 
 CASES = SAMPLE / "test_cases.jsonl"
@@ -155,8 +156,7 @@ def asked(folder: Path, verdicts: Any, *arguments: object, **options: Any) -> Co
     for name, value in given.items():
         if isinstance(value, list):
             given[name] = write(folder / f"{name}.jsonl", value)
-    given = {name: value for name, value in given.items() if value is not None}
-    return run_command("report", *flags(**given), *arguments)
+    return run_command("report", *flags(**without_none(given)), *arguments)
 
 
 def made(folder: Path, verdicts: Any, *arguments: object, **options: Any) -> Report:

@@ -12,6 +12,7 @@ from automedeval.annotation.forms import fields_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, Study, read_study
 from automedeval.annotation.validation import values_of
+from automedeval.records.types import without_none
 
 CRITERIA = ("relevancy", "knowledge_correctness", "fluency")
 ASKED = ("knowledge", "attribution", "fluency")
@@ -33,9 +34,8 @@ def write_study(
     content = {"title": "A ward", "cases": str(folder / "cases.jsonl"), "verdicts": [str(folder)]}
     content |= {"rate": {"judges": ["x"]}, "database": str(folder / "ward.sqlite")}
     content |= {"annotators": [{"name": name, "role": role} for name, role in physicians.items()]}
-    content = {key: value for key, value in (content | more).items() if value is not None}
     file = folder / "study.yaml"
-    write_yaml(file, content)
+    write_yaml(file, without_none(content | more))
     return file
 
 
@@ -47,7 +47,7 @@ def a_study(
 
 def filled(task: Assignment, score: int = 4) -> Json:
     if task.part == RESPONSES:
-        slots = map(str, range(1, len(task.order) + 1))
+        slots = map(str, task.slots)
         return {"scores": {slot: dict.fromkeys(CRITERIA, score) for slot in slots}}
     if task.part == DECISION:
         return {"decision": "keep"}

@@ -18,6 +18,7 @@ from tables import with_words
 from automedeval.annotation.app import make_app
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
+from automedeval.records.types import without_none
 
 GIVEN = read_yaml(Path(__file__).parents[1] / "data/annotation/study_page.yaml")
 ANNOTATORS = GIVEN["annotators"]
@@ -65,8 +66,7 @@ class Physician:
 
     def post(self, path: str, follow: bool = True, **fields: object) -> httpx.Response:
         """Post the fields with the token and version of the last page; a field that is None is not sent."""
-        sent = {**self.hidden(), **fields}
-        sent = {name: value for name, value in sent.items() if value is not None}
+        sent = without_none(self.hidden() | fields)
         answer = self.client.post(path, data=sent, follow_redirects=follow)
         if follow:
             self.page = answer.text

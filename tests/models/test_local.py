@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from doubles.plain_transformers import PlainTransformers, assert_equal
-from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
+from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model, script
 from programs import ROOT, SAMPLE, module_fixture
 from tables import each_row, rows_of
 from transformers import AutoTokenizer
@@ -47,13 +47,6 @@ def plain(tiny_model):
 
 def ask(text, *parts) -> Prompt:
     return Prompt([{"role": "user", "content": text}], parts)
-
-
-def script(chat, says):
-    """Let a chat write this text, and no other."""
-    ids = chat.tokenizer(says, add_special_tokens=False).input_ids
-    steps = iter([*ids, 2])
-    chat._choose = lambda batch, logits: torch.full((len(logits),), next(steps))
 
 
 def prompts(name, rationale, count=7) -> list[Prompt]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from doubles.endpoint import EndpointDouble, answer, error
-from doubles.tiny_model import build_tiny_model
+from doubles.tiny_model import build_tiny_model, script
 from factories import read, write
 from programs import (
     APPEND,
@@ -48,6 +48,12 @@ def texts(folder: Path) -> dict[tuple[str, str], str]:
 
 def local_chat(model: Path, **options: object) -> LocalChat:
     return LocalChat(str(model), dtype="float32", device="cpu", **options)
+
+
+def asked_in(folder: Path, count: int) -> Path:
+    """Return a file of so many questions."""
+    asked = [{"id": str(number), "question": f"Why {number}?"} for number in range(count)]
+    return write(folder / "asked.jsonl", asked)
 
 
 def said_by(case: dict) -> list[str]:
@@ -137,8 +143,7 @@ def test_tokens_are_drawn_in_proportion_among_the_likeliest(temperature, top_k, 
 def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(
     tiny_model, tmp_path, launch
 ):
-    asked = [{"id": str(number), "question": f"Why {number}?"} for number in range(150)]
-    file = write(tmp_path / "asked.jsonl", asked)  # two windows
+    file = asked_in(tmp_path, 150)  # two windows
     run = partial(generate, candidates=tiny_model, cases=file, batch_tokens=3000)
     whole = tmp_path / "whole"
     killed = tmp_path / "killed"
@@ -184,9 +189,7 @@ def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_quest
     template = str(FORMATS / "ChatDoctor.jinja")
     chat = local_chat(base, max_new_tokens=40, chat_template_path=template)
     set_up(chat)
-    ids = chat.tokenizer("Rest.\n### Instruction: What", add_special_tokens=False).input_ids
-    script = iter([*ids, 2])
-    chat._choose = lambda batch, logits: torch.full((len(logits),), next(script))
+    script(chat, "Rest.\n### Instruction: What")
     ((_, got),) = chat.answer([response_prompt(Case("c", "And now?", ()), "base")])
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 
@@ -250,8 +253,7 @@ def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path):
 
 
 def test_an_empty_answer_is_kept_with_its_reason_and_a_failed_one_is_asked_again(tmp_path):
-    asked = [{"id": str(number), "question": f"Q{number}?"} for number in range(6)]
-    cases = write(tmp_path / "cases.jsonl", asked)
+    cases = asked_in(tmp_path, 6)
     out = tmp_path / "out"
     options = {"candidates": "openai:m", "cases": cases, "output": out}
     run = partial(run_recipe, "generate_responses", **options, concurrency=1, max_retries=0)

@@ -33,6 +33,7 @@ from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.agreement.baselines import ABOVE_OTHERS
 from automedeval.meta_evaluation.standings import rank
 from automedeval.meta_evaluation.verdicts.cases import Cases
+from automedeval.records.types import without_none
 
 ROWS = rows_of(__file__)
 
@@ -523,9 +524,7 @@ def refused(tmp_path, verdicts, message, **more):
 def test_bad_verdicts_get_one_line(kind, change, message, tmp_path):
     line = LINES[kind] | change
     if kind == "criteria":
-        scores = OWN | change
-        given = {name: each for name, each in scores.items() if each is not None}
-        line = LINES[kind] | {"criterion_scores": given}
+        line = LINES[kind] | {"criterion_scores": without_none(OWN | change)}
     refused(tmp_path, [line], message)
 
 

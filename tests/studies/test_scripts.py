@@ -1,7 +1,6 @@
 """The scripts of whole studies: their steps, where each reads what an earlier one wrote, and how they stop and go on."""
 
 import re
-import shlex
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -163,8 +162,7 @@ def test_a_round_is_estimated_by_the_one_before(tmp_path):
 
 
 def test_without_physicians_no_verdict_is_verified():
-    done = script("paper", "--dry_run", "--unverified")
-    commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
+    commands = dry_run("paper", "--unverified")
     built = of(commands, "build_dataset")
     assert [each["verdict_ratings"] for each in built] == ["none", "none"]
     assert steps(commands) == steps(dry_run("paper"))

@@ -43,6 +43,11 @@ class Assignment:
     version: int  # number of stored changes (answers, skips, undos); every form holds it
     state: str  # "open", "done" or "skipped"
 
+    @property
+    def slots(self) -> range:
+        """Return the numbers of the slots, from 1."""
+        return range(1, len(self.order) + 1)
+
 
 @dataclass(frozen=True)
 class Progress:

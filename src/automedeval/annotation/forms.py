@@ -12,7 +12,8 @@ from typing import Any
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, read_form
-from automedeval.records import JsonObject, Question, Verdict
+from automedeval.records import JsonObject, Verdict
+from automedeval.records.messages import as_turns
 from automedeval.records.package_data import packaged
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
@@ -40,9 +41,6 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     item = assignment.item
     order = assignment.order
     case = study.case_of(item)
-    question: Question = case.question
-    if isinstance(question, str):
-        question = [{"role": "question", "content": question}]
     verdicts: dict[str, Verdict] = {}
     exchanges: Sequence[tuple[str, str]] = ()
     legend = ""
@@ -73,7 +71,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
         seen[title] = (seen_from(verdict, verdict.order), _legend(verdict.order, order))
     return {
         "slug": slug_of(assignment, part),
-        "question": question,
+        "question": as_turns(case.question, "question"),
         "responses": case.texts(order),
         "verdicts": seen,
         "exchanges": exchanges,
@@ -104,7 +102,7 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     fields = []
     if part in (RESPONSES, HARM):
         given = "choices" if rubric.in_words else "scores"
-        for slot in range(1, len(assignment.order) + 1):
+        for slot in assignment.slots:
             doctor = f"Doctor {slot}"
             about: JsonObject = {
                 "slot": slot,
@@ -141,7 +139,7 @@ def _decision(study: Study, assignment: Assignment, rubric: Rubric) -> list[Fiel
     fields = [
         Field(("decision",), "options", "Your decision", rule, (keep, revise), request=request)
     ]
-    for slot in range(1, len(assignment.order) + 1):
+    for slot in assignment.slots:
         criterion = Criterion(f"doctor_{slot}", "The points that the response ought to have")
         fields.append(_asked(("scores", str(slot)), criterion, rubric, slot=slot, about="Revision"))
     rule = "Say why, as a verdict does. Call the responses Doctor 1, Doctor 2 and so on."
@@ -220,8 +218,7 @@ def read_answer(
     stored = read_form(fields_of(study, assignment, part), form, draft)
     if part != DECISION:
         return stored
-    slots = range(1, len(assignment.order) + 1)
-    stored["scores"] = scores = [stored["scores"].get(str(slot)) for slot in slots]
+    stored["scores"] = scores = [stored["scores"].get(str(slot)) for slot in assignment.slots]
     if draft:
         return stored
     if stored["decision"] == "keep":

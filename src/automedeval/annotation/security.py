@@ -4,7 +4,7 @@ import html
 import logging
 from collections.abc import Awaitable, Callable
 from importlib import resources
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from fastapi import FastAPI
 from starlette.middleware.sessions import SessionMiddleware
@@ -78,13 +78,12 @@ async def _form(request: Request) -> dict[str, list[str]] | Response:
             "Not from here",
             "This form was sent by a page of another site. Nothing was stored.",
         )
-    form: dict[str, list[str]] = {}
     try:
         body = b"".join(chunks).decode("ascii")
-        pairs = parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
+        form = parse_qs(body, keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
     except ValueError:  # too many fields, or bytes that are not UTF-8
         return plain_page(400, "Not a form", "This form cannot be read. Nothing was stored.")
-    for name, value in pairs:
+    for texts in form.values():
         # A browser sends two characters for a line end, but counts one for `maxlength`.
-        form.setdefault(name, []).append(value.replace("\r\n", "\n").replace("\r", "\n"))
+        texts[:] = [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]
     return form

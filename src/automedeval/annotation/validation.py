@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.records import AutoMedEvalError, JsonObject
+from automedeval.records.types import as_list
 
 LONGEST = 2_000  # characters of a comment, or of the reason for skipping
 LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one on record has
@@ -110,8 +111,7 @@ def values_of(fields: Sequence[Field], content: Mapping) -> dict[str, list[str]]
     values = {}
     for field in fields:
         value = _at(content, field.path)
-        texts = value if isinstance(value, list) else [value]
-        values[field.name] = [str(text) for text in texts if text is not None]
+        values[field.name] = [str(text) for text in as_list(value) if text is not None]
     return values
 
 

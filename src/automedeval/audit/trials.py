@@ -14,6 +14,7 @@ from itertools import chain, islice
 from automedeval.audit.perturbations import CLEAN, Edit, Names, Perturbation, names_for
 from automedeval.judges.requests import Request
 from automedeval.records import Case, question_text
+from automedeval.records.messages import as_turns
 from automedeval.rubrics import Rubric
 
 COPY = Edit("identical", "identical", texts=[["$text"]])
@@ -154,9 +155,7 @@ class _CasePlan:
         case = answer.request.case
         target = None
         if self.perturbation.changes == "question":
-            asked = (
-                case.question if isinstance(case.question, str) else case.question[-1]["content"]
-            )
+            asked = as_turns(case.question)[-1]["content"]
             cases = [_asking(case, text) for text in edit.apply(asked, {}, self.number)]
         else:
             target = answer.index

@@ -8,6 +8,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import JsonObject, RecordError
+from automedeval.records.messages import as_turns
 
 Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
 
@@ -73,11 +74,8 @@ def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float) ->
     _, rejected = judge.cases.at(lowest)
     if chosen.text.strip() == rejected.text.strip():
         return "equal texts"
-    prompt = case.question
-    if isinstance(prompt, str):
-        prompt = [{"role": "user", "content": prompt}]
     return {
-        "prompt": prompt,
+        "prompt": as_turns(case.question),
         "chosen": [{"role": "assistant", "content": chosen.text}],
         "rejected": [{"role": "assistant", "content": rejected.text}],
         "margin": margin,

@@ -11,6 +11,7 @@ from automedeval.records import (
 )
 from automedeval.records.messages import objects_in
 from automedeval.records.thoughts import CHAT_TOKEN
+from automedeval.records.types import as_list
 
 # What Python writes for a value that is no text
 _VALUE = re.compile(
@@ -88,7 +89,7 @@ def reference_of(target: Any, written: bool = False) -> str | None:
     `str` made of the author's value, which may have been none, or a template filled with nothing.
     """
     texts = []
-    for text in target if isinstance(target, list | tuple) else [target]:
+    for text in as_list(target):
         if text is None or text != text:  # JSON of others has NaN
             continue
         is_text = isinstance(text, str)

@@ -94,7 +94,7 @@ def medical_judge(
 
 
 @cache
-def load_reward(settings: str | None = None) -> JudgeReward:
+def load_reward(settings: str | None) -> JudgeReward:
     """Load the judge that a YAML file names, once in each process; None takes the defaults.
 
     RecordError for a fault of the file, and a judge that cannot be loaded or gives no scores.

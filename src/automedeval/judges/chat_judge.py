@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from heapq import nlargest
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from automedeval.evidence.run import Evidence
@@ -16,7 +18,7 @@ from automedeval.models.questions import odds_of
 from automedeval.records import Case, JsonObject, Verdict, digest, question_text
 from automedeval.records.package_data import packaged
 from automedeval.records.text import readable
-from automedeval.records.types import by_response
+from automedeval.records.types import as_list, by_response
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import (
     ParsedAnswer,
@@ -110,8 +112,7 @@ class Judge(BaseJudge):
     def estimate(self, requests: Sequence[Request]) -> int:
         prompts: list[Prompt] = []
         for request in requests:
-            rendered = self.prompt(request)
-            prompts += rendered if isinstance(rendered, list) else [rendered]
+            prompts += as_list(self.prompt(request))
         if self.asks:  # the longest questions that may follow each
             longest = Answer("x" * self.chat.max_new_tokens)
             prompts += chain.from_iterable([self._questions(prompt, longest) for prompt in prompts])
@@ -186,8 +187,8 @@ class Judge(BaseJudge):
         """Return the passages that are nearest to any piece of a text: an encoder reads no more than a piece of it."""
         assert self.search is not None
         hits = chain.from_iterable(self.search(pieces(readable(text))))
-        best = {hit.id: hit for hit in sorted(hits, key=lambda hit: hit.score)}
-        return sorted(best.values(), key=lambda hit: -hit.score)[:PASSAGES]
+        best = {hit.id: hit for hit in sorted(hits, key=attrgetter("score"))}
+        return nlargest(PASSAGES, best.values(), key=attrgetter("score"))
 
     def passages_on(self, request: Request, index: int) -> list[Evidence]:
         found = self._found_on(request)

@@ -18,6 +18,7 @@ from automedeval.models.checkpoints import (
 )
 from automedeval.records import JsonObject, RecordError, check_least, option
 from automedeval.records.processes import is_first
+from automedeval.records.types import as_list
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
@@ -193,7 +194,7 @@ def next_command(command: str, run: JsonObject, takes: Sequence[type], **options
         options["offline"] = True
     words = ["automedeval", command]
     for name, value in options.items():
-        values = value if isinstance(value, list | tuple) else [value]
+        values = as_list(value)
         if values and value not in (None, ""):
             words += [f"--{name}", *map(str, values)]
     return shlex.join(words)

@@ -17,6 +17,8 @@ from transformers.generation.utils import ALL_CACHE_NAMES
 from automedeval.models.base import Ids
 from automedeval.models.network import FLOAT32_ATTENTION, longest_in_batch, takes_positions
 
+PADDING = 0  # any token: padding is masked
+
 
 def cache_dtype(model) -> torch.dtype:
     """Return the dtype of the stored keys and values of a model: float32 where attention is computed so, else the model's."""
@@ -127,7 +129,7 @@ class Batch:
     """Rows of at most `capacity` tokens under one model, which all start with the prefix.
 
     The first `active` rows take part in a forward pass; `logits` are those of each one's last token, float32, (active rows,
-    vocabulary). A forward pass takes about `forward_tokens` of the prompts. `pad` is any token id; padding is masked.
+    vocabulary). A forward pass takes about `forward_tokens` of the prompts.
     """
 
     logits: torch.Tensor
@@ -139,9 +141,8 @@ class Batch:
         capacity: int,
         forward_tokens: int,
         prefix: Prefix | None = None,
-        pad: int = 0,
     ):
-        self.model, self.pad, self.forward_tokens = model, pad, forward_tokens
+        self.model, self.forward_tokens = model, forward_tokens
         self.rows: list[Any] = list(rows)
         self.active = len(rows)
         self.prefix = prefix or Prefix()
@@ -223,7 +224,7 @@ class Batch:
         start = min(begins)  # no row has a token before
         width = min(width, self.length - start)
         last = [row.tokens[-width:] for row in rows]
-        padded = [[self.pad] * (width - len(tokens)) + tokens for tokens in last]
+        padded = [[PADDING] * (width - len(tokens)) + tokens for tokens in last]
         own = torch.tensor(begins, device=device)[:, None]
         positions = torch.arange(start, self.length, device=device) - own
         for layer in self.layers:

@@ -55,6 +55,7 @@ from automedeval.models.network import (
     outline_network,
 )
 from automedeval.models.tokenization import PromptEncoder, shared_start
+from automedeval.records.types import as_list
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU = 65_536  # most tokens of a batch
@@ -162,7 +163,7 @@ class LocalChat(Chat):
     @cached_property
     def _ends(self) -> set[int]:
         ends = self.network.generation_config.eos_token_id
-        return {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
+        return {*as_list(ends), self.tokenizer.eos_token_id} - {None}
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
@@ -299,8 +300,7 @@ class LocalChat(Chat):
             return SingleRow(self.network, rows[0])
         # Rows end at one place: the longest answer may follow a prompt as long as the longest.
         capacity = max(len(row.ids) for row in rows) + max(row.reserve for row in rows) + 64
-        pad = self.tokenizer.pad_token_id or 0
-        return Batch(self.network, rows, capacity, forward_tokens, self._prefix, pad)
+        return Batch(self.network, rows, capacity, forward_tokens, self._prefix)
 
     def _choose_value(self, batch: Batch, literal: str, slot: Slot, following: str) -> None:
         """Feed what stands before a slot, and choose one of its values.

@@ -22,6 +22,7 @@ from automedeval.records import offline
 from automedeval.records.errors import AutoMedEvalError, RecordError, UnclearArguments, reason
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.text import printable, shown_address
+from automedeval.records.types import as_list
 from automedeval.records.yaml_file import YamlFile
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _words(arguments: Mapping, options: Mapping) -> list[str]:
     for key, value in arguments.items():
         if value is None:
             continue
-        texts = list(map(str, value if isinstance(value, list) else [value]))
+        texts = list(map(str, as_list(value)))
         if texts and options.get(key) == "+" and not any(text.startswith("-") for text in texts):
             words += [f"--{key}", *texts]
         else:

@@ -95,15 +95,15 @@ def lock(path: Path, doing: str) -> FileLock:
     return file_lock
 
 
+@dataclass(eq=False)
 class Journal:
     """Append records to a JSON Lines file; one writer at a time. Use it as a context manager.
 
     RecordError on entering, when another process is writing the file; on appending, when the disk is full.
     """
 
-    def __init__(self, path: Path):
-        self.path = path
-        self.appended = 0
+    path: Path
+    appended: int = 0
 
     def __enter__(self) -> "Journal":
         self._lock = lock(self.path, "writing this file")

@@ -5,6 +5,7 @@ process joins the parts at the end of the run, and at the start of a run that fo
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def replaced_file(path: Path) -> Path:
     return path.with_name(f"replaced-{path.name}")
 
 
+@dataclass(eq=False)
 class Log:
     """Append one author's missing records to a file. Use as a context manager; processes enter and leave it together.
 
@@ -37,32 +39,24 @@ class Log:
     done, but those with the keys `again` that were cut off at it, which are moved as well.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        kind: type[LogRecord],
-        author: tuple[str, ...],
-        settings: str,
-        processes: Processes = ALONE,
-        renewed: Mapping[str, str] | None = None,
-        alike: Collection[str] = (),
-        again: Collection[tuple] = (),
-    ):
-        self.path = path
-        self.kind = kind
-        self.author = author
-        self.by = " by ".join(author)
-        self.settings = settings
-        self.processes = processes
-        self.run_file = path.with_name(f"run-{settings}.json")
-        self.renewed = renewed or {}
+    path: Path
+    kind: type[LogRecord]
+    author: tuple[str, ...]
+    settings: str
+    processes: Processes = ALONE
+    renewed: Mapping[str, str] = field(default_factory=dict)
+    alike: Collection[str] = ()
+    again: Collection[tuple] = ()
+    new = 0  # records that this run added, on leaving those of all processes
+
+    def __post_init__(self) -> None:
+        path = self.path
+        self.by = " by ".join(self.author)
+        self.run_file = path.with_name(f"run-{self.settings}.json")
         self.changed = set[str]()
-        self.alike = alike
-        self.again = again
-        self.new = 0  # records that this run added, on leaving those of all processes
         name = path.name
-        if processes.count > 1:
-            name = f"{path.stem}.part{processes.rank}.jsonl"
+        if self.processes.count > 1:
+            name = f"{path.stem}.part{self.processes.rank}.jsonl"
         self._journal = Journal(path.with_name(name))
 
     def __enter__(self) -> "Log":

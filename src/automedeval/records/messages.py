@@ -47,6 +47,11 @@ def _read(value: Any) -> Any:
     return value
 
 
+def as_turns(question: Any, role: str = "user") -> list[Message]:
+    """Return a question as messages: a text is one of this role."""
+    return [{"role": role, "content": question}] if isinstance(question, str) else question
+
+
 def read_conversation(messages: Sequence[dict], name: str) -> list[Message]:
     """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay, `REMOVED` stands for calls.
 

@@ -176,6 +176,11 @@ def without_none(values: dict) -> dict:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def as_list(value: Any) -> Sequence[Any]:
+    """Return several values as they are, and one by itself as a list of it."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
 def is_whole(value: object) -> bool:
     """Return whether a value is a whole number as 3.0: so pandas has it where a row has none."""
     return isinstance(value, float) and value.is_integer()

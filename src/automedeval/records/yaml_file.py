@@ -9,6 +9,7 @@ import yaml
 
 from automedeval.records.errors import RecordError, foreign_errors_at
 from automedeval.records.readers import read_text
+from automedeval.records.types import as_list
 
 MOST = 10_000_000  # bytes in one file, with every alias written out
 _KINDS = {
@@ -79,7 +80,7 @@ class YamlFile:
             self.fail(place, f"must be {_KINDS[kind]}, not {value!r}")
         if least is not None and isinstance(value, int) and value < least:
             self.fail(place, f"must be at least {least}, not {value}")
-        for entry in value if isinstance(value, list) else [value]:
+        for entry in as_list(value):
             if allowed and entry not in allowed:
                 self.fail(place, f"{entry!r} is not one of {', '.join(allowed)}")
         return value

@@ -207,8 +207,10 @@ def likelihood_texts(question: Question, response: str) -> tuple[str, str]:
     template = _packaged("likelihood")
     names = {"response": response.strip(), "question": question_text(question).strip()}
     context = template.new_context(names)
-    texts = ["".join(template.blocks[name](context)) for name in ("condition", "target")]
-    return texts[0].strip("\n"), texts[1].strip("\n")
+    condition, target = (
+        "".join(template.blocks[name](context)).strip("\n") for name in ("condition", "target")
+    )
+    return condition, target
 
 
 _SAMPLE_QUESTIONS = (

@@ -130,7 +130,7 @@ def _variance(independent: ndarray) -> float:
     return float(independent.var(ddof=1)) / len(independent)
 
 
-def mean_over_cases(values: ndarray, clusters: ndarray, bounds: Bounds = None) -> Estimate:
+def mean_over_cases(values: ndarray, clusters: ndarray, bounds: Bounds) -> Estimate:
     """Return the mean of the values of cases that have one; of one cluster without an interval."""
     n = int(is_known(values).sum())
     independent = in_clusters(values, clusters)

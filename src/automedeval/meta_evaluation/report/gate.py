@@ -25,7 +25,7 @@ def compare_two(
     notes: Sequence[str],
     names: Sequence[str],
     by: float,
-    audits: Sequence[str] = (),
+    audits: Sequence[str],
 ) -> tuple[JsonObject, list[str]]:
     """Compare two candidates on the cases in which both have a score.
 

@@ -201,7 +201,7 @@ def _read(case: Case, verdict: Verdict, vector_of: Mapping[str, ndarray]) -> _Re
         np.log1p(np.mean(lengths)),
     ]
     given = np.array(by_slot(verdict.scores or (), verdict.order), float)[own]  # NaN for None
-    scored = ~np.isnan(given)
+    scored = bootstrap.is_known(given)
     instruction = np.mean([vector_of[text] for text in (question, *texts)], axis=0)
     return _Reading(instruction, relations, said[scored], given[scored])
 

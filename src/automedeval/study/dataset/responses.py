@@ -24,6 +24,7 @@ from automedeval.models.tokenization import load_tokenizer, read_template
 from automedeval.records import Case, JsonObject, RecordError, Response, digest
 from automedeval.records.journal import write_lines
 from automedeval.records.log import Log
+from automedeval.records.messages import as_turns
 from automedeval.records.run_record import run_date
 from automedeval.records.types import LogRecord
 
@@ -76,15 +77,14 @@ def question_messages(case: Case) -> Messages:
 
     RecordError for a role that chat templates do not know, two system messages, or no user's message at the end.
     """
-    if isinstance(case.question, str):
-        return [{"role": "user", "content": case.question}]
-    roles = [turn["role"] for turn in case.question]
+    turns = as_turns(case.question)
+    roles = [turn["role"] for turn in turns]
     if not re.fullmatch("(system )?((user|assistant) )*user", " ".join(roles)):
         raise RecordError(
             f"case {case.id!r}: one system message at most, then user and assistant, "
             f"and the user's at the end, not {', '.join(roles)}"
         )
-    return [{"role": turn["role"], "content": turn["content"]} for turn in case.question]
+    return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
 
 
 def response_prompt(case: Case, name: str) -> Prompt:

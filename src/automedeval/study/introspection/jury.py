@@ -16,7 +16,7 @@ from types import NoneType
 
 from automedeval.records import DECISIONS, JsonObject, RecordError, digest, errors_at, read_lines
 from automedeval.records.journal import write_lines
-from automedeval.records.types import take
+from automedeval.records.types import take, without_none
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import by_slot
 from automedeval.study.introspection.mistakes import Recorded
@@ -52,7 +52,7 @@ def read_jury(discussion: Path, recorded: Mapping[str, Recorded]) -> dict[str, R
             if case_id in rulings:
                 raise RecordError(f"case {case_id!r} has a line already")
             rulings[case_id] = _ruling(line, recorded[case_id])
-    return {case_id: ruling for case_id, ruling in rulings.items() if ruling}
+    return without_none(rulings)
 
 
 def _queue_line(recorded: Recorded) -> JsonObject:

@@ -12,6 +12,7 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import JsonObject, RecordError, errors_at, foreign_errors_at, read_json
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.package_data import packaged
+from automedeval.records.types import as_list
 from automedeval.study.dataset.folder import (
     STATISTICS,
     TEST,
@@ -80,8 +81,7 @@ def check_base(
         ends = GenerationConfig.from_pretrained(start).eos_token_id
     except OSError:
         ends = config.eos_token_id
-    ends = ends if isinstance(ends, list) else [ends]
-    known = {*ends, encoder.tokenizer.eos_token_id} - {None}
+    known = {*as_list(ends), encoder.tokenizer.eos_token_id} - {None}
     question = [{"role": "user", "content": "Is it right?"}]
     ((_, answer),) = encoder.encode_answered([(question, "Yes.")])
     if not known & set(answer):
