@@ -96,7 +96,7 @@ def test_cross_fitting_is_one_case_or_cluster_left_out_at_a_time(clusters):
 
 
 def test_no_draw_is_favoured():
-    """The mean of the estimates of all draws of 10 cases from 12 is the mean of these, however skewed their scores are."""
+    """The estimates of all draws of 10 of 12 cases have the mean of these."""
     y, judge = np.exp(np.random.default_rng(0).normal(0, 2, (2, 12)))
     draws = (only(y, np.isin(range(12), rated)) for rated in combinations(range(12), 10))
     values = [prediction_powered(people, judge + y)["prediction_powered"].value for people in draws]

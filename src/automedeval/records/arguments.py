@@ -21,7 +21,7 @@ def option(help: str, default: Any = MISSING, **more: Any) -> Any:
 
 
 def check_least(arguments: object, least: float, *names: str) -> None:
-    """Raise RecordError if one of the named attributes is less than `least`, more than `MOST`, or no number; None passes."""
+    """Raise RecordError if a named attribute is not from `least` to `MOST`; None passes."""
     for name in names:
         value = getattr(arguments, name)
         if value is not None and not least <= value <= MOST:

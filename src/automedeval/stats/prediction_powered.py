@@ -25,10 +25,10 @@ the same population.
 a sum over cases. Both sums are taken about their means and multiplied by k / (k - 1), k their number of terms; V is then the
 published closed form, Var(Y - λf) / n + λ² Var(f) / (N - n). V is smallest at γ = Cov(e, g) / Var(g).
 
-**Small samples.** If γ is fitted to the cases that it corrects, their residuals are too small, and the estimate is biased where
-scores are skewed. So each rated case gets the γ_i that the other rated cases determine: the slope of people's values on the
-judge's among them. No γ_i sees its own case or ḡ, and so the estimate has no bias for any n. A judge without information then
-costs about 0.5 % of the width at n = 100. Quantiles are Student's, with n - 1 degrees of freedom.
+**Small samples.** If γ is fitted to the cases that it corrects, their residuals are too small, and skewed scores bias the
+estimate. So γ_i of a rated case is the slope of people's values on the judge's among the other rated cases. No γ_i sees its own
+case or ḡ: the estimate has no bias for any n. A judge without information costs about 0.5 % of the width at n = 100.
+Quantiles are Student's, with n - 1 degrees of freedom.
 
 **Clusters.** Where cases depend on each other, each square is that of the sum over a cluster, rated and unrated cases together;
 k and the degrees of freedom count clusters; and γ_i is determined by the rated cases of other clusters.
@@ -143,7 +143,7 @@ def mean_over_cases(values: ndarray, clusters: ndarray, bounds: Bounds) -> Estim
 
 
 def _gamma(y: ndarray, g: ndarray, clusters: ndarray) -> ndarray:
-    """Return γ of every rated case: the slope of y on g in those of other clusters; 0 where g is constant there."""
+    """Return γ of every rated case: the slope of y on g in those of other clusters."""
 
     def elsewhere(values: ndarray) -> ndarray:  # their sum over the other clusters
         return values.sum() - np.bincount(clusters, values)[clusters]

@@ -114,7 +114,7 @@ def _check_texts(both: list[Case], where: str) -> None:
 def _joined(
     before: VerdictTable, after: VerdictTable, verdicts: list[Verdict], cases: Cases
 ) -> VerdictTable:
-    """Return the judge of these verdicts on the joined cases, with what it did otherwise for one of the versions."""
+    """Return the judge of these verdicts on the joined cases, with what it did otherwise."""
     joined = VerdictTable(cases, verdicts, before.rubric, before.name, before.files + after.files)
     joined.read = [*before.read, *after.read]
     old_settings, new_settings = (
