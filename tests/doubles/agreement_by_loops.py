@@ -295,8 +295,7 @@ class Loops:
             number = self.number_of(verdict)
             for first, second in combinations(verdict["order"], 2):
                 won = row.won(verdict, first, second)
-                has_texts = self.length[number, first] and self.length[number, second]
-                if won is not None and has_texts:
+                if won is not None and self.length[number, first] and self.length[number, second]:
                     units.append((number, won))
         return share(units)
 
@@ -613,7 +612,7 @@ class Row:
         return row
 
     def lost(self) -> list[tuple]:
-        """Return the pairs, or of a judge with scores the responses, that were asked for and not given, for each run."""
+        """Return the pairs, or responses, that were asked for and not given, for each run."""
         asked = self.asked_pairs() if self.of_pairs else self.asked
         lost = []
         for run in self.runs():
@@ -629,16 +628,18 @@ class Row:
     def missing(self) -> list[int]:
         """Return the case of every verdict that was asked for and not given.
 
-        A case that lacks some has as many as those of its size that lack none on average, or enough to show what is in none.
+        A case that lacks some has as many as those of its size on average, or enough to show all.
         """
         given = Counter(map(self.loops.number_of, self.verdicts))
-        lost = Counter(subject[0] for subject in self.lost())
+        lost = defaultdict(list)
+        for (number, *_), runs in Counter(self.lost()).items():
+            lost[number].append(runs)
         most = 1 if self.of_pairs else max(len(verdict["order"]) for verdict in self.verdicts)
         sizes = list(map(len, self.loops.names))
-        full = means((size, given[at]) for at, size in enumerate(sizes) if not lost[at])
+        full = means((size, given[at]) for at, size in enumerate(sizes) if at not in lost)
         missing = []
-        for number, count in lost.items():
-            due = max(given[number] + count / most, full.get(sizes[number], 0))
+        for number, runs in lost.items():
+            due = max(given[number] + max(sum(runs) / most, *runs), full.get(sizes[number], 0))
             missing += [number] * (math.ceil(due) - given[number])
         return missing
 

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from itertools import cycle
 
 import numpy as np
 import pytest
@@ -131,7 +130,7 @@ def test_two_runs_are_compared_where_the_judge_and_most_cases_are_the_same(
 ):
     cases_file, verdicts_file = runs["new"]
     write(cases_file, read(cases_file)[:count])
-    lines = zip(read(verdicts_file), cycle(settings))
+    lines = zip(read(verdicts_file), settings * 30)
     write(verdicts_file, [each | {"settings": name} for each, name in lines])
     done = asked(tmp_path, **versions(runs), **GATE | {"by": 3})
     assert done.returncode == status

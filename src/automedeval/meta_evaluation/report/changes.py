@@ -78,7 +78,7 @@ def worst_rated(cases: Cases, people: People | None, row: Row, notes: list[str])
         if scale_of(ratings, scale) == scale:
             is_worst |= (ratings <= scale[0]).any(axis=1)
         else:
-            notes.append(f"{criterion}: not on the judge's scale, so that no worst rating is named")
+            notes.append(f"{criterion}: not surely on the judge's scale: no worst rating is named")
     return is_worst
 
 

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
-from automedeval.records import Case, RecordError, Response, Verdict, digest, key_of
+from automedeval.records import (
+    Case,
+    RecordError,
+    Response,
+    Verdict,
+    digest,
+    key_of,
+    question_text,
+)
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
 
@@ -56,7 +64,9 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
             responses.extend(case.responses)
         records.append(replace(both[0], responses=tuple(responses)))
     if not shared:
-        raise RecordError(f"{where} have no case in common: no id or question is in both")
+        raise RecordError(
+            f"{where} have no case in common: no id, or question that stands once in a file, is in both"
+        )
     # A printed command is on the new file, and has the options of its run.
     cases = Cases(records, new.cases.source)
     # Verdicts and ratings have the ids of their own file.
@@ -91,7 +101,9 @@ def _by_id(cases: Cases, names: Mapping[str, str], named: dict[str, str]) -> dic
     for number in cases.file_order:
         case = cases.records[number]
         has_own = digest(case.question)[:6] not in case.id
-        name = case.id if has_own else named.setdefault(key_of(case.question), case.id)
+        name = (
+            case.id if has_own else named.setdefault(key_of(question_text(case.question)), case.id)
+        )
         responses = [replace(answer, model=names[answer.model]) for answer in case.responses]
         by_id[name].append(replace(case, responses=tuple(responses)))
     return by_id
@@ -107,7 +119,7 @@ def _called(version: str, cases: Cases) -> dict[str, str]:
 def _check_texts(both: list[Case], where: str) -> None:
     """Raise RecordError if what both runs must share differs in more than blanks."""
     for name in TEXTS:
-        if len({key_of(getattr(case, name)) for case in both}) > 1:
+        if len({key_of(str(getattr(case, name) or "")) for case in both}) > 1:
             raise RecordError(f"{where}: case {both[0].id!r} differs in its {name}")
 
 

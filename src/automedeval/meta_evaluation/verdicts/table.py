@@ -452,13 +452,14 @@ class VerdictTable:
         """The number of verdicts that each case should have: those given, and those asked for and not given: float [cases].
 
         A case that lacks some should have as many as those of its size that lack none have on average. Each pair that is in no
-        verdict counts at least as one, and as many responses as the largest verdict shows.
+        verdict counts at least as one, and as many responses as the largest verdict shows, in one run.
         """
         panel = self.cases.panel
         if self.of_pairs:
             gaps = panel.per_case(self.missing)
         else:
             gaps = np.bincount(panel.case, self.missing, panel.cases) / self.panel.sizes.max()
+            np.maximum.at(gaps, panel.case, self.missing)
         full = only(self.given, gaps == 0)
         of_size = means_at(full, panel.sizes, panel.sizes.max() + 1)[panel.sizes]
         return np.where(gaps > 0, np.ceil(np.fmax(self.given + gaps, of_size)), self.given)
