@@ -30,7 +30,7 @@ _KNOWN: JsonObject = packaged("evidence", "numbers")
 class Number(NamedTuple):
     """A number of a text, from `low` to `high` in the first unit of its kind.
 
-    As a limit it is "most", which allows all below it, or "least", which allows up to ten times as much.
+    As a limit it is "most", which allows all below it, or "least", which allows less than ten times as much.
     It is of the reference (`source` 0) or a passage.
     `counted` is 0 of "daily", 1 of "once a day", 2 of any other. Much is done daily: it is no measure for "twice a week".
     """

@@ -108,9 +108,8 @@ def prediction_powered(
     of_rated = g[is_rated]
     gamma = _gamma(y, of_rated, clusters[is_rated]) if rated < n else np.zeros(n)
     trust = float(gamma.mean())
-    gaps = (
-        n - rated
-    ) / n * of_rated + of_rated.sum() / n  # from the mean of the unrated, times (N - n) / N
+    # From the mean of the unrated, times (N - n) / N.
+    gaps = ((n - rated) * of_rated + of_rated.sum()) / n
     value = float(np.mean(y - gamma * gaps))
     residuals = y - gamma * of_rated
     part = is_rated.astype(int)
