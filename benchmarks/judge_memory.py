@@ -50,8 +50,9 @@ def main() -> None:
         for turn, (small, large) in enumerate(
             zip(peaks[run, args.small], peaks[run, args.large]), 1
         ):
-            told = f"{run}, run {turn}: {args.large:,} cases, {large:.0f} MB"
-            results.add(told, large / small, f"× {args.small:,} cases", most=TARGET)
+            told = f"{run}, run {turn}: {args.large:,} cases"
+            unit = f"× {args.small:,} cases, {large:.0f} MB"
+            results.add(told, large / small, unit, most=TARGET)
     results.show()
     results.write()
 

@@ -18,7 +18,14 @@ from rows import figure
 from automedeval.records.text import cell
 
 ROOT = Path(__file__).parents[1]
-TEMPLATE = """# Performance
+TEMPLATE = """
+{%- macro told(row) -%}
+{{ "**" if row.met is sameas false }}
+{{- (row.value | figure ~ " " ~ row.unit | cell) | trim }}
+{%- if row.ratio is not none %}, {{ "%.2f" | format(row.ratio) }} × {{ row.peer | cell }}{% endif %}
+{{- ", missed**" if row.met is sameas false }}
+{%- endmacro -%}
+# Performance
 
 Speed and memory by the [benchmarks](../benchmarks/README.md); agreement with people is in the [results](results.md).
 
@@ -31,27 +38,28 @@ Machine: {{ usual }}.
 {{ missed | length }} of {{ judged | length }}: {% for title, rows in missed | groupby("title") -%}
   {{ rows | length }} of [{{ title }}](#{{ title | anchor }}){{ ", " if not loop.last }}
 {%- else %}none{% endfor %}.
-{% for record in records %}
-## {{ record.title }}
+{% for title, group in records | groupby("title") %}
+## {{ title }}
 
-`{{ record.command }}`
+`{{ group[0].command }}`
 
-| measured | value | target |
-| --- | --- | --- |
-{% for row in record.rows if row.target or not record.rows | selectattr("target") | list -%}
-| {{ row.name | cell }} | {{ (row.value | figure ~ " " ~ row.unit | cell) | trim }}
-{%- if row.ratio is not none %}, {{ "%.2f" | format(row.ratio) }} × {{ row.peer | cell }}{% endif %} |
-{%- set target = (row.target or "").replace(">=", "≥").replace("<=", "≤") %}
-{%- if row.met is sameas false %} **{{ target }}, missed**{% else %} {{ target }}{% endif %} |
+| measured |{% for record in group %} {{ "value" if loop.first else "without bfloat16" }} |{% endfor %} target |
+| --- |{{ " --- |" * group | length }} --- |
+{% for row in group[0].rows if row.target or not group[0].rows | selectattr("target") | list -%}
+| {{ row.name | cell }} |
+{%- for record in group %} {{ told(record.rows[group[0].rows.index(row)]) }} |{% endfor %}
+{{- " " ~ (row.target or "") | replace(">=", "≥") | replace("<=", "≤") }} |
 {% endfor %}
-{%- for note in record.notes %}
+{%- for note in group[0].notes %}
 - {{ note }}
 {%- endfor %}
-{%- if record.notes %}
+{%- if group[0].notes %}
 {% endif %}
+{% for record in group -%}
 {{ record.date }}, {{ "%.0f" | format(record.seconds) }} s;
 {%- if record.idle %} alone{% else %} other programs used {{ "%g" | format(record.other_cores) }} cores{% endif -%}
 ; commit {{ record.commit }}.{% if record.setting != usual %} {{ record.setting }}.{% endif %}
+{% endfor -%}
 {% endfor -%}
 """
 
@@ -81,7 +89,7 @@ def page(records: list[dict[str, Any]]) -> str:
     missed = [row for row in judged if not row["met"]]
     layout = Environment(keep_trailing_newline=True)
     layout.filters |= {"cell": cell, "figure": figure, "anchor": anchor}
-    records = sorted(records, key=lambda record: record["title"])
+    records = sorted(records, key=lambda record: not record["machine"]["bfloat16"])
     return layout.from_string(TEMPLATE).render(
         records=records, usual=usual, judged=judged, missed=missed
     )

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -183,9 +183,14 @@ _PATTERNS = {
     r"|(?:skip|miss|stop|delay)(?!.{0,80}\b(?:n?or|and) (?:tak|us|giv|doubl|increas))))",
 }
 _PARTS = {name: one_of(words) for name, words in _WORD_LISTS.items()}
-_READ = {name: re.compile(pattern, re.I) for name, pattern in all_filled(_PATTERNS, _PARTS).items()}
+_FILLED = all_filled(_PATTERNS, _PARTS)
 _BY_FACTOR = attrgetter("factor")
 _FORMS = ("apart", "hourly", "times a period", "every", "adverb", "amount")  # how often comes first
+
+
+@cache  # at first use: to compile all takes as long as to import numpy
+def _pattern(name: str) -> re.Pattern:
+    return re.compile(_FILLED[name], re.I)
 
 
 def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> list[Difference]:
@@ -250,21 +255,21 @@ def numbers(text: str) -> tuple[Number, ...]:
 
 def forbids(sentence: str) -> bool:
     """Return whether a sentence forbids something, beyond a limit ("no more than 4 g") and what one cannot do."""
-    rest = _READ["no_ban"].sub(" ", sentence)
-    return bool(_READ["forbidding"].search(rest))
+    rest = _pattern("no_ban").sub(" ", sentence)
+    return bool(_pattern("forbidding").search(rest))
 
 
 def _read(sentence: str, span: Span) -> Iterator[Number]:
     """Yield the numbers of a sentence: first how often, since "every 2 days" is no duration."""
-    if not _READ["any"].search(sentence):
+    if not _pattern("any").search(sentence):
         return
     rest = sentence
-    for form in _FORMS if _READ["spaced"].search(sentence) else _FORMS[2:]:
-        for match in list(_READ[form].finditer(rest)):
+    for form in _FORMS if _pattern("spaced").search(sentence) else _FORMS[2:]:
+        for match in list(_pattern(form).finditer(rest)):
             start, end = match.span()
             rest = rest[:start] + "\0" * len(match[0]) + rest[end:]  # struck out
             before = sentence[max(0, start - NEAR) : start]
-            limit = _READ["limit_before"].search(before) or _READ["limit_after"].match(
+            limit = _pattern("limit_before").search(before) or _pattern("limit_after").match(
                 sentence, end
             )
             side = "most" if form == "apart" else limit and limit.lastgroup
@@ -272,14 +277,14 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
                 continue
             place = (span.start + start, span.start + end, span)
             for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
-                is_age = kind == "duration" and not _READ["lasts"].search(before)
+                is_age = kind == "duration" and not _pattern("lasts").search(before)
                 if not is_age and ends[0] > 0:
                     yield Number(kind, min(ends), max(ends), side, _counted(match), *place)
 
 
 def _counted(match: re.Match) -> int:
     """Return what `Number.counted` says."""
-    once = _READ["once"].fullmatch(match[0])
+    once = _pattern("once").fullmatch(match[0])
     if not once:
         return 2
     return 1 if once[1] else 0
@@ -327,7 +332,7 @@ def _ends(match: re.Match) -> tuple[float, float]:
     groups = match.groupdict()
     high = groups.get("times") or groups.get("high") or "1"
     low = _value(groups.get("few") or groups.get("low") or high)
-    scaled = _READ["scaled"].match(high)
+    scaled = _pattern("scaled").match(high)
     if scaled and not groups.get("lower"):  # "two to three hundred and fifty"
         for word, factor in _KNOWN["scales"].items():
             if word in scaled[0].lower() and low * factor < _value(scaled[0]):
