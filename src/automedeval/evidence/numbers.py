@@ -150,9 +150,14 @@ _PATTERNS = {
     r"(?<![\w.,·°)/])(?<!° )(?:[-−–]|minus )(?=(?:[\d.,]+|@in_words@hundreds)"
     r"(?: ?(?:to|and|or|[-–—]) ?(?:[-−–]|minus )[\d.,]+)?@gap(?:°|degree|celsius|f(?:ahrenheit)?\b)))?"
     r"@halved@range@gap(?P<unit>@unit)s?(?!\w)(?!@other)@base(?(below)(?: or (?:less|below|above|more|higher))?)",
-    # One of these is in every "apart" and "hourly", which are slow to look for.
-    "spaced": r"apart|between|hourly|-(?:week|month|year)ly",
     "any": r"\d|for a |[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
+    # Forms that are slow to look for have one of these.
+    "in apart": r"apart|between",
+    "in hourly": r"hourly|-(?:week|month|year)ly",
+    "in times a period": r"time|@times|\bx|\dx|×",
+    "in every": r"every|each",
+    "in adverb": r"@adverbs",
+    "in amount": r"@any",
     "once": r"(once |(?:one|1) time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
     "not_less": r"(?:\bno|not|\bnever|n['’]t)(?: (?!(?:if|to)\b)[^\W\d]\w{0,20}){0,3} (?:less|fewer) than",
     "limit_before": r"(?:(?P<most>@limits)"
@@ -255,8 +260,9 @@ def numbers(text: str) -> tuple[Number, ...]:
 
 def forbids(sentence: str) -> bool:
     """Return whether a sentence forbids something, beyond a limit ("no more than 4 g") and what one cannot do."""
-    rest = _pattern("no_ban").sub(" ", sentence)
-    return bool(_pattern("forbidding").search(rest))
+    forbidding = _pattern("forbidding").search
+    # What is no ban is slow to look for, and in most sentences there is nothing to take for one.
+    return bool(forbidding(sentence) and forbidding(_pattern("no_ban").sub(" ", sentence)))
 
 
 def _read(sentence: str, span: Span) -> Iterator[Number]:
@@ -264,7 +270,9 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
     if not _pattern("any").search(sentence):
         return
     rest = sentence
-    for form in _FORMS if _pattern("spaced").search(sentence) else _FORMS[2:]:
+    for form in _FORMS:
+        if not _pattern(f"in {form}").search(rest):
+            continue
         for match in list(_pattern(form).finditer(rest)):
             start, end = match.span()
             rest = rest[:start] + "\0" * len(match[0]) + rest[end:]  # struck out
