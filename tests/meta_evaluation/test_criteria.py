@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 from doubles.agreement_study import asked, case_of, made, read
-from doubles.criteria_study import ANNOTATORS, label_of, verdict_by
+from doubles.criteria_study import ANNOTATORS, CRITERIA, label_of, verdict_by
 from programs import failed
 from sklearn import metrics
 from tables import each_row
@@ -109,6 +109,25 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
     for name, figure in figures.items():
         assert figure["value"] == pytest.approx(expected.get(name))
         assert figure["value"] is not None or figure["reason"]
+
+
+def test_each_of_two_runs_counts_half(tmp_path):
+    rng = random.Random(1)
+    cases = [case_of(f"c{n}", "Q?", {"m": "A."}, criteria=CRITERIA) for n in range(8)]
+    verdicts, labels, rows = [], [], []
+    for case in cases:
+        votes = [rng.random() < 0.5 for _ in CRITERIA]
+        for each, vote in zip(CRITERIA, votes):
+            labels.append(label_of(case, "m", each, "d1", "met" if vote else "not_met"))
+        for run in range(2):
+            met = [vote != (rng.random() < 0.3) for vote in votes]
+            verdicts.append(verdict_by(case, 0, met, [None] * 3, run=run))
+            rows += [(said, None, [vote]) for said, vote in zip(met, votes)]
+    report = made(tmp_path, cases=cases, verdicts=verdicts, ratings=labels)
+    figures = certificate(report)["judges"]["j"]
+    for name, value in of_scikit_learn(rows).items():
+        assert figures[name]["value"] == pytest.approx(value)
+        assert figures[name]["n"] == 24
 
 
 def test_each_physician_stands_beside_the_majority_of_the_others(study, tmp_path):

@@ -1,8 +1,9 @@
 """Certify a judge of criteria: compare what it says of each criterion with physicians' labels.
 
 An item is one criterion of one response (`Cases.items`). Physicians' majority is strict: an item without one counts in the
-pooled figures alone. Unread criteria count as wrong in both accuracies and are left out of the other figures, each of which has
-its own n; `read_rate` says how many there are.
+pooled figures alone. Of several runs an item counts by the share that calls it met: half right where half are. Criteria that no
+run read count as wrong in both accuracies and are left out of the other figures, each of which has its own n; `read_rate` says
+how many there are.
 """
 
 from functools import partial
@@ -31,21 +32,16 @@ from automedeval.stats.bootstrap import (
     only,
 )
 from automedeval.stats.calibration_error import BINS, calibration_error
-from automedeval.stats.degrees import degree_tables, kappa
+from automedeval.stats.degrees import kappa
 
 Labels = dict[str, ndarray]  # annotator → float [items], 1 or 0, NaN where there is no label
-UNREAD = 0.5  # neither met nor not met, and so wrong
-
-
-def strict_majority(share: ndarray) -> ndarray:
-    """Return 1 where more than half say that an item is met, 0 where fewer do, NaN where neither do."""
-    return only(share > 0.5, is_known(share) & (share != 0.5))
 
 
 def majority_of(labels: Labels, without: str | None = None) -> ndarray:
     """Return the strict majority of all annotators, or all but one: float [items], NaN where there is none."""
     votes = np.stack(list(labels.values()))
-    return strict_majority(mean_along(votes[[name != without for name in labels]], 0))
+    share = mean_along(votes[[name != without for name in labels]], 0)
+    return only(share > 0.5, is_known(share) & (share != 0.5))
 
 
 def read_labels(path: str, cases: Cases, notes: list[str]) -> Labels:
@@ -132,7 +128,11 @@ def auroc(chance: ndarray, truth: ndarray, case: ndarray) -> Statistic:
 def measures(
     cases: Cases, met: ndarray, chance: ndarray, labels: Labels, majority: ndarray
 ) -> JsonObject:
-    """Return the figures of a judge as statistics; `met` and `chance` are float [items], NaN where a criterion is unread."""
+    """Return the figures of a judge as statistics.
+
+    Args:
+        met, chance: float [items], the share of the runs that call each met and the mean probability, NaN where it is unread.
+    """
     case, judged, size = cases.case_of_item, is_known(majority), len(cases)
     is_sure = judged & is_known(chance)
     bins = np.clip((chance[is_sure] * BINS).astype(int), 0, BINS - 1)  # of equal width
@@ -140,23 +140,25 @@ def measures(
 
     def table(truth: ndarray, said: ndarray) -> ndarray:
         """Return float [cases, 4]: true negatives, false positives, false negatives, true positives."""
-        return degree_tables(truth, said, case, size, 2).reshape(size, 4)
+        both = is_known(truth) & is_known(said)
+        tables = np.zeros((size, 2, 2))
+        shares = np.column_stack([1 - said, said])
+        np.add.at(tables, (case[both], truth[both].astype(int)), shares[both])
+        return tables.reshape(size, 4)
 
-    def share(which: ndarray) -> Statistic:
-        return mean_of(only(which, judged), case, size, bounds=SHARE)
-
+    is_read = is_known(met)
     by_majority = table(majority, met)
-    unread_wrong = table(majority, np.where(is_known(met), met, 1 - majority))
+    unread_wrong = table(majority, np.where(is_read, met, 1 - majority))
     pooled = np.sum([table(labelled, met) for labelled in labels.values()], axis=0)
-    n = int(by_majority.sum())
+    n = int((judged & is_read).sum())
     return {
-        "accuracy": share(met == majority),
+        "accuracy": _accuracy(cases, met, majority),
         "balanced_accuracy": Statistic(unread_wrong, _balanced_accuracy, int(judged.sum())),
         "cohen_kappa": Statistic(by_majority, partial(kappa, 1 - np.eye(2)), n),
-        "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
+        "macro_f1_pooled": Statistic(pooled, _macro_f1, round(pooled.sum())),
         "auroc": auroc(chance, majority, case),
         "calibration_error": error,
-        "read_rate": share(is_known(met)),
+        "read_rate": mean_of(only(is_read, judged), case, size, bounds=SHARE),
     }
 
 
@@ -165,16 +167,17 @@ def certificate_of(cases: Cases, readings: Judges, labels: Labels) -> JsonObject
     majority = majority_of(labels)
     judges, physicians, judged = {}, {}, {}
     for reading in readings:
-        met = strict_majority(reading.met)
-        chance = reading.per_item("met_probabilities")
+        # An empty answer meets nothing, which no judge was asked.
+        chance = only(reading.per_item("met_probabilities"), ~cases.empty[cases.response_of])
         asked = reading.asked[cases.response_of]
-        judges[reading.name] = measures(cases, met, chance, labels, only(majority, asked))
-        said = np.nan_to_num(met, nan=UNREAD)
-        judged[f"accuracy of {reading.name} on these pairs"] = only(said, asked)
+        judges[reading.name] = measures(cases, reading.met, chance, labels, only(majority, asked))
+        judged[f"accuracy of {reading.name} on these pairs"] = reading.met, asked
     for annotator, own in labels.items():
         truth = only(majority_of(labels, without=annotator), is_known(own))
-        beside = {"accuracy": own} | judged
-        physicians[annotator] = {name: _accuracy(cases, met, truth) for name, met in beside.items()}
+        beside = {"accuracy": (own, is_known(own))} | judged
+        physicians[annotator] = {
+            name: _accuracy(cases, met, only(truth, asked)) for name, (met, asked) in beside.items()
+        }
     has_majority = is_known(majority)
     return {
         "judges": judges,
@@ -194,6 +197,6 @@ def labelled_items(labels: Labels) -> ndarray:
 
 
 def _accuracy(cases: Cases, met: ndarray, truth: ndarray) -> Statistic:
-    """Return the accuracy over the items that both have said something of."""
-    right = only(met == truth, is_known(met) & is_known(truth))
-    return mean_of(right, cases.case_of_item, len(cases), bounds=SHARE)
+    """Return the accuracy over the items with a true answer; what is unread is wrong."""
+    right = np.nan_to_num(1 - np.abs(met - truth))
+    return mean_of(only(right, is_known(truth)), cases.case_of_item, len(cases), bounds=SHARE)
