@@ -24,6 +24,13 @@ def test_a_temperature_is_shown_with_its_sign():
     assert numbers("−70 °C")[0].start == 0
 
 
+def test_a_number_of_two_lines_has_its_place_in_the_text_as_it_is():
+    text = "**Rest.** Take **4\n  g** now."
+    (read,) = numbers(text)
+    assert text[read.start : read.end] == "4\n  g"
+    assert read.parts(text) == ["Take **", "4   g", "** now."]
+
+
 @given(st.text("0123456789.,/ -½kgmldayshour%°CF\n:*|", max_size=60))
 def test_every_text_is_read_and_agrees_with_itself(text):
     assert all(0 < number.low <= number.high < float("inf") for number in numbers(text))

@@ -6,15 +6,13 @@ sides. A mark is a place to look at, and no finding: it says nothing of what the
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from automedeval.evidence.sentences import Span, spans
+from automedeval.evidence.sentences import Span, plain, spans
 from automedeval.records import JsonObject
 from automedeval.records.package_data import packaged
 from automedeval.records.patterns import all_filled, one_of
@@ -23,6 +21,7 @@ NEAR = 400  # characters before a number that may make it a limit: tables pad th
 FACTOR = 2.0  # the least that is marked
 SLIP = 10.0  # what is marked above a lower limit, and of doses per kg where only one says of which time
 A_DAY = " a day"
+DAILY = "daily"  # or "every day", which may be more often than once
 ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
 
@@ -32,27 +31,24 @@ class Number(NamedTuple):
 
     As a limit it is "most", which allows all below it, or "least", which allows less than ten times as much.
     It is of the reference (`source` 0) or a passage.
-    `counted` is 0 of "daily", 1 of "once a day", 2 of any other. Much is done daily: it is no measure for "twice a week".
+    `once` is "daily" of that or "every day", "other" of "once a week" and "weekly", None of any other. Much is done daily:
+    it is no measure for "twice a week".
     """
 
     kind: str
     low: float
     high: float
     limit: str | None
-    counted: int
+    once: str | None
     start: int
     end: int
     sentence: Span
     source: int = 0
 
-    @property
-    def is_daily(self) -> bool:
-        """Whether it says "daily" or "every day" alone: once a day or more often."""
-        return not self.counted and self.low == 1
-
     def parts(self, text: str) -> list[str]:
         """Return what its sentence has before the number, the number, and what is behind it."""
         start, end, _ = self.sentence
+        text = text.replace("\n", " ")
         return [text[start : self.start], text[self.start : self.end], text[self.end : end]]
 
 
@@ -66,10 +62,9 @@ class Difference(NamedTuple):
 
 def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]]:
     """Return the kind and the factor of every unit, by its name."""
-    meanings: dict[str, tuple[str, float]] = {}
+    meanings = {}
     for kind, units in table.items():
-        for pattern, factor in units.items():
-            unit = pattern.partition("(")[0]
+        for unit, factor in units.items():
             meanings[unit] = kind, factor
     return meanings
 
@@ -77,15 +72,15 @@ def _meanings(table: dict[str, dict[str, float]]) -> dict[str, tuple[str, float]
 _UNITS = _meanings(_KNOWN["units"])
 _PER = _meanings(_KNOWN["per"])
 _PERIODS = _KNOWN["periods"] | _KNOWN["adverbs"]
-_WORDS = {"a": 1, "other": 2}  # "a hundred", "every other day"
-for _table in ("ones", "teens", "tens", "shares", "times"):
+_WORDS = {"a": 1, "½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 0.33333333, "⅔": 0.66666667}  # "a hundred"
+for _table in ("ones", "teens", "tens", "shares", "times", "turns"):
     _WORDS |= _KNOWN[_table]
 # Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others;
 # and the raised points of decimals.
 _ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a\u2219\u22c5", "µµiIsK··")
 _WORD_LISTS = _KNOWN | {
-    "unit": chain(*_KNOWN["units"].values()),
-    "per": chain(*_KNOWN["per"].values()),
+    "unit": _UNITS,
+    "per": _PER,
     "shares": [share.replace(" ", "[ -]") for share in _KNOWN["shares"]],
 }
 # Each may name the lists of words and the patterns above it; `period` is what a number counts, or the time between two.
@@ -104,13 +99,14 @@ _PATTERNS = {
     "added": r"(?!half (?:an?|of)\b)@in_words",
     "hundreds": r"(?:[ -]hundred(?: and @added|(?>(?:[ -]@added)?)))?",
     "behind_scale": r"(?: and @added@hundreds|(?>(?:[ -]@added@hundreds)?))",
-    "number": r"(?:@digits|@in_words|a(?= @scales\b)|(?<=for )a(?= (?:day|week|month|year)\b(?! or)))"
+    "number": r"(?:@digits|@in_words|a(?= @scales\b)|(?:(?<=for )|(?<=up to )|(?<=at least ))"
+    r"a(?= (?:day|week|month|year)\b(?! or)))"
     r"(?: and (?:(?=@shares\b)@added|[1-9]/[1-9]|[½¼¾⅓⅔]))?"
     r"@hundreds(?:[ -]million@behind_scale)?(?:(?<!million)[ -]thousand@behind_scale)?",
     "scaled": r"(?:(?!@scales).)+(?:[ -]@scales)+",
     # "five (5)"
     "again": r"(?: \((?:[\d.,]+|@in_words@hundreds)\))?",
-    "range": r"(?<![\w.,·/$€£^])(?<!\w[-–])"
+    "range": r"(?<![^\Wq])(?<![.,·/$€£^])(?<!\w[-–])"
     # Of "-5 to 5 °C" no range is read.
     r"(?!(?:(?<=[-−–])|(?<=minus ))[\d.]+ ?(?:to|and|or|[-–—]) ?[\d.]+ ?°)"
     # "Day 2 - 10 mg" is no range, nor is "over 65 - 10 mg".
@@ -125,9 +121,8 @@ _PATTERNS = {
     "other": r"[- ](?:old|of age|cannula|needle|catheter|below (?:zero|freezing))|(?<=eq) (?:of )?(?:magnesium|calcium)",
     # "½ of a 600 mg tablet" is 300 mg; "one and a half of a", or "in the first half a 600 mg dose", is none.
     "halved": r"(?P<half>\b(?<!\d )(?<!and a )(?:half|½|1/2)(?: of (?:(?:an?|the|one) )?"
-    r"|(?<!first half)(?<!second half)(?<!last half)(?<!latter half) (?:an?|the|one) )\*{0,2})?",
-    # Before a unit, also a no-break space and Markdown.
-    "gap": r"[*_]{0,2}(?:[^\S\n]{0,2}[*_]{0,2}-?| of (?:an? )?| (?:consecutive|full|whole) )",
+    r"|(?<!first half)(?<!second half)(?<!last half)(?<!latter half) (?:an?|the|one) ))?",
+    "gap": r"(?:\s{0,2}-?| of (?:an? )?| (?:consecutive|full|whole) )",
     # Also "10 mg paracetamol/kg", "mg kg⁻¹" and "mg/kgBW"; with the time behind a weight.
     "base": r"(?:(?:(?: (?!per\b|m?[gl]\b|mcg\b)[^\W\d]\w{0,20}+){0,4}+(?: ?/ ?| ?per ?)"
     r"| for (?:every|each) | an? (?=k|pound)|[ ·.](?=\w{1,2}(?:⁻¹|\^?[-−]1)))"
@@ -142,37 +137,39 @@ _PATTERNS = {
     r"|[ -](?=@adverbs\b))(?P<period>@periods|@adverbs)s?\b)",
     "times a period": r"(?:@range[ -]?(?:times?|x|×)|(?:(?P<few>@times) (?:or|to) )?(?P<times>@times))@a_period",
     "every": r"\b(?!(?<=days )(?:every|each) week)"
-    r"(?:every|each) (?:@range[ -]|(?P<times>other) )?(?P<period>@periods)s?\b(?! counts)",
+    r"(?:(?:every|each) |q ?(?=\d))(?:@range[ -]?|(?P<times>@turns) )?(?P<period>@periods)s?\b(?! counts)",
     # "Bi-monthly" has two readings.
     "adverb": r"\b(?<!\w-)(?P<period>@adverbs)\b@alone",
     # A temperature has its sign, and below zero no limit: "below -20 °C" is more by its size.
     "amount": r"(?P<below>(?:\b(?:below|under|up to|at (?:least|most)|(?:less|more) than) |[<≤>≥] ?)?"
     r"(?<![\w.,·°)/])(?<!° )(?:[-−–]|minus )(?=(?:[\d.,]+|@in_words@hundreds)"
     r"(?: ?(?:to|and|or|[-–—]) ?(?:[-−–]|minus )[\d.,]+)?@gap(?:°|degree|celsius|f(?:ahrenheit)?\b)))?"
-    r"@halved@range@gap(?P<unit>@unit)s?(?!\w)(?!@other)@base(?(below)(?: or (?:less|below|above|more|higher))?)",
-    "any": r"\d|for a |[½¼¾⅓⅔]|\b(?:every|each|@adverbs|@in_words|@scales|@times)\b",
+    r"@halved@range@gap(?P<unit>@unit)s?(?!\w|\.s\b)(?!@other)@base(?(below)(?: or (?:less|below|above|more|higher))?)",
+    "any": r"[\d½¼¾⅓⅔]|\b_{0,3}(?=[a-z])(?:for\W{1,4}(?:up to |at least )?a\b|every|each|@adverbs|@scales|@times|[btq]\.[id]\."
+    r"|(?:@tens|@teens|@ones|@shares)\b)",
     # Forms that are slow to look for have one of these.
     "in apart": r"apart|between",
     "in hourly": r"hourly|-(?:week|month|year)ly",
     "in times a period": r"time|@times|\bx|\dx|×",
-    "in every": r"every|each",
+    "in every": r"every|each|q ?\d",
     "in adverb": r"@adverbs",
     "in amount": r"@any",
-    "once": r"(once |(?:one|1) time )?(?:(?:an?|per|every|each) )?(?:@{periods}s?|@adverbs)",
+    "once": r"(?P<daily>daily|nightly|(?:every|each) (?:day|morning|evening|night))"
+    r"|(?P<other>(?:once |(?:one|1) time )?(?:(?:an?|per|every|each) @periods|\w+ly))",
     "not_less": r"(?:\bno|not|\bnever|n['’]t)(?: (?!(?:if|to)\b)[^\W\d]\w{0,20}){0,3} (?:less|fewer) than",
     "limit_before": r"(?:(?P<most>@limits)"
     # By its first letter, since most words are none of these. A Markdown quotation begins with ">".
     r"|(?=[aimnr≥>])(?:(?P<least>@not_less|\b(?:at least|minimum)|≥|(?:(?<=\w )|(?<=\())>)"
     # "10 mg, not 100 mg"
-    r"|(?P<denied>\b(?:not|rather than|instead of|as opposed to)(?: (?:an?|the|it|taking|giving|using))*(?=[\s*_\"“]*$))"
+    r"|(?P<denied>\b(?:not|rather than|instead of|as opposed to)(?: (?:an?|the|it|taking|giving|using))*(?=[\s\"“]*$))"
     r"))(?: a total of| about| of)?\W*$",
     "of_a_dose": r"(?:daily|single|total|safe|recommended|dose|amount)",
     "is_most": r"(?:is|are|as)(?: the| a| your)? "
     r"(?:most you|max(?:imum)?(?! (?:strength|size|length|number)))",
     # "40 mg a day, max 5 days" limits the days alone.
     "most_alone": r"(?:@most|@is_most)\b"
-    r"(?!(?:[\s.:|*]+(?:@of_a_dose|for|of|is))*"
-    r"[\s.:|*]+(?:[\d½¼¾⅓⅔]|@in_words|@times\b))",
+    r"(?!(?:[\s.:|]+(?:@of_a_dose|for|of|is))*"
+    r"[\s.:|]+(?:[\d½¼¾⅓⅔]|@in_words|@times\b))",
     "limit_after": r"(?: of \w+)?@a_period?\W*(?:(?P<most>@limits_behind\b|@most_alone)"
     r"|(?P<least>or (?:more|above|greater|higher|longer)\b|at least\W*$))",
     "lasts": r"\b@lasting(?: \w+){0,3}\W*$",
@@ -221,7 +218,7 @@ def differences(answer: str, reference: str, passages: Sequence[str] = ()) -> li
                 allowed._replace(limit=None) if allowed.limit == "least" else allowed
                 for allowed in beside
             ]
-        measures = [allowed for allowed in beside if allowed.counted or number.counted < 2]
+        measures = [allowed for allowed in beside if allowed.once != DAILY or number.once]
         for end in {number.low, number.high} if measures else ():
             if _nearest(number, end, beside).factor >= least - ROUNDING:
                 different.append(_nearest(number, end, measures))
@@ -242,7 +239,7 @@ def _factor(number: Number, end: float, allowed: Number) -> float:
     above = end / allowed.high
     if allowed.limit == "least" and above < SLIP:
         above = 1.0
-    below = 1.0 if allowed.limit == "most" or number.is_daily else allowed.low / end
+    below = 1.0 if allowed.limit == "most" or number.once == DAILY else allowed.low / end
     return max(above, below, 1.0)
 
 
@@ -252,9 +249,12 @@ def numbers(text: str) -> tuple[Number, ...]:
     text = text.translate(_ALIKE)
     read: list[Number] = []
     for span in spans(text):
-        sentence = text[span.start : span.end]
+        written = text[span.start : span.end]
+        if not _pattern("any").search(written):
+            continue
+        sentence, places = plain(written)
         if not forbids(f"{span.above}: {sentence}"):
-            read += _read(sentence, span)
+            read += _read(sentence, places, span)
     return tuple(read)
 
 
@@ -265,10 +265,8 @@ def forbids(sentence: str) -> bool:
     return bool(forbidding(sentence) and forbidding(_pattern("no_ban").sub(" ", sentence)))
 
 
-def _read(sentence: str, span: Span) -> Iterator[Number]:
-    """Yield the numbers of a sentence: first how often, since "every 2 days" is no duration."""
-    if not _pattern("any").search(sentence):
-        return
+def _read(sentence: str, places: Sequence[int], span: Span) -> Iterator[Number]:
+    """Yield the numbers of a plain sentence: first how often, since "every 2 days" is no duration."""
     rest = sentence
     for form in _FORMS:
         if not _pattern(f"in {form}").search(rest):
@@ -276,26 +274,19 @@ def _read(sentence: str, span: Span) -> Iterator[Number]:
         for match in list(_pattern(form).finditer(rest)):
             start, end = match.span()
             rest = rest[:start] + "\0" * len(match[0]) + rest[end:]  # struck out
-            before = sentence[max(0, start - NEAR) : start]
+            before = sentence[:start][-NEAR:]
             limit = _pattern("limit_before").search(before) or _pattern("limit_after").match(
                 sentence, end
             )
+            once = _pattern("once").fullmatch(match[0])
             side = "most" if form == "apart" else limit and limit.lastgroup
             if side == "denied":
                 continue
-            place = (span.start + start, span.start + end, span)
+            place = (span.start + places[start], span.start + places[end - 1] + 1, span)
             for kind, *ends in _amounts(match) if form == "amount" else [_rate(form, match)]:
                 is_age = kind == "duration" and not _pattern("lasts").search(before)
                 if not is_age and ends[0] > 0:
-                    yield Number(kind, min(ends), max(ends), side, _counted(match), *place)
-
-
-def _counted(match: re.Match) -> int:
-    """Return what `Number.counted` says."""
-    once = _pattern("once").fullmatch(match[0])
-    if not once:
-        return 2
-    return 1 if once[1] else 0
+                    yield Number(kind, min(ends), max(ends), side, once and once.lastgroup, *place)
 
 
 def _amounts(match: re.Match) -> Iterator[tuple[str, float, float]]:
@@ -360,12 +351,7 @@ def _value(text: str) -> float:
         return _value(whole) + _value(rest)
     if text in _WORDS:
         return _WORDS[text]
-    if not re.search(r"[\d½¼¾⅓⅔]", text):
-        return sum(_WORDS[word] for word in text.split())  # "twenty-five"
     if re.fullmatch(r"[1-9]\d{0,2}(?:[,\s]\d{3})+(?:\.\d+)?", text):
         return float(re.sub(r"[,\s]", "", text))
-    whole, fraction = re.findall(r"(\d*[.,·]?\d+(?![/\d]))? ?(\d/\d|[½¼¾⅓⅔])?", text)[0]
-    value = float(re.sub("[,·]", ".", whole or "0"))
-    if len(fraction) == 1:
-        return value + unicodedata.numeric(fraction)
-    return value + float(Fraction(fraction or 0))
+    words = re.sub("[½¼¾⅓⅔]", r" \g<0>", re.sub("[,·]", ".", text)).split()
+    return float(sum(_WORDS.get(word) or Fraction(word) for word in words))  # "1½", "twenty-five"

@@ -12,7 +12,6 @@ from typing import NamedTuple
 _END = re.compile(
     r"[.!?…][\"'”’)\]*_`]*(?:\[\d+\])*(?=\s+(?:(?:[^\w\s|]|_){1,8}\s*)?[A-Z0-9À-ÖØ-Þ¿¡])|$"
 )
-_LINE = re.compile(r"[^\n]*\S[^\n]*")
 # A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item. The letters of
 # "vitamin K", "8 a.m.", "20 g", "38 °C" and "Crohn's" are no initials.
 _ABBREVIATION = re.compile(
@@ -20,12 +19,23 @@ _ABBREVIATION = re.compile(
     r"(?<!vitamin )(?<!hepatitis )(?<!type )(?<!group )(?<!and )(?<!or )(?<!\d )(?<!degrees )(?<![ap]\.)(?<![°/'’-])\b[A-Z]|"
     r"^\s*\d{1,2})\.$",
 )
-_BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
-_MARKUP = re.compile(r"[*_`#]+")
-_QUOTE = re.compile(r"\s*>")
+_BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤>]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
+# Emphasis, but not "2*500"; tags; blanks at a line break; and the full stops in "b.i.d.".
+_HIDDEN = re.compile(
+    r"[*_`]++(?!(?<=\d[*_`])\d|(?<=\s[*_`])\s)|</?(?:b|i|u|em|strong)>|[ \r](?=\n)|\n\s*(?=\s)"
+    r"|\.(?:(?<=\b[btq]\.)(?=[id]\.[ds]\b)|(?<=\b[btq]\.[id]\.)(?=[ds]\b))",
+    re.I,
+)
 _RULE = re.compile(r"(?m)\s*\|[-:| ]+\|\s*$")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
-_HEADING = re.compile(r"#{1,6}\s[^\n]*|(\*\*|__)[^*\n]+\1:?")
+_HEADING = re.compile(r"#{1,6}\s[^\n]*|(?:\*\*[^*\n]*[^*\n.]\*\*|__[^*\n]*[^*\n.]__):?")
+# A heading; a line of cells; or lines of which each goes on in the next, which begins with a small letter or a number.
+_LINE = re.compile(
+    r"(?m)[^\S\n]*(?:#|[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$|[^\s|][^\n\t|]*[\t|]|\|)[^\n]*"
+    r"|[^\n]*\S(?:(?<![.!?…:;|])(?!(?<=\d)\s+\d)[ \r]?\n(?![^\S\n]*[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$)"
+    rf"(?!{_BULLET.pattern})"
+    r"(?=[^\S\n]*[*_`(]{0,3}(?:[a-zµ°½¼¾⅓⅔\d](?!\w*:)|IU\b)[^\n\t|]*$)[^\n]*\S)*[^\n]*"
+)
 
 
 class Span(NamedTuple):
@@ -47,7 +57,7 @@ def spans(text: str) -> Iterator[Span]:
     for line in _LINE.finditer(text):
         written = line[0]
         bullet = _BULLET.match(written)
-        is_item = bool(bullet or _TABLE.search(written) or _QUOTE.match(written))
+        is_item = bool(bullet or _TABLE.search(written))
         heading = _HEADING.fullmatch(written.strip())
         indent = len(written) - len(written.lstrip()) if is_item else -1
         is_below = not (is_item or was_item) and text[last : line.start()] == "\n"
@@ -61,11 +71,19 @@ def spans(text: str) -> Iterator[Span]:
         start = end = 0
         for start, end in _sentences(written, bullet.end() if bullet else 0):
             yield Span(line.start() + start, line.start() + end, above)
-        words = _MARKUP.sub("", written[start:end]).strip(" :|")
+        words = plain(written[start:end])[0].strip(" :|#")
         if heading:
             lists = [(-2, words)]  # which no indent takes away
         elif _opens_list(written.rstrip(" *_"), text[line.end() :].lstrip("\n")):
             lists.append((-1 if _TABLE.search(written) else indent, words))
+
+
+def plain(text: str) -> tuple[str, list[int]]:
+    """Return a sentence on one line and without emphasis, and the place of each of its characters."""
+    places = list(range(len(text)))
+    for hidden in reversed(list(_HIDDEN.finditer(text))):
+        del places[slice(*hidden.span())]
+    return _HIDDEN.sub("", text).replace("\n", " "), places
 
 
 def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:
@@ -88,4 +106,4 @@ def _opens_list(line: str, below: str) -> bool:
     if _TABLE.search(line):
         return bool(_RULE.match(below))
     is_cut = not line.endswith((".", "!", "?")) and not _BULLET.match(line)
-    return line.endswith(":") or (bool(line) and is_cut and bool(_BULLET.match(below)))
+    return line.endswith(":") or (is_cut and bool(_BULLET.match(below)))
