@@ -407,7 +407,7 @@ class Case:
 def by_response(values: Iterable[Any], order: Sequence[int], count: int) -> tuple:
     """Return the values of slots in the order of a case's `count` responses, None for a response that has no slot."""
     value_of = dict(zip(order, values))
-    return tuple(value_of.get(index) for index in range(count))
+    return tuple(map(value_of.get, range(count)))
 
 
 def answer_digest(case: Case, response: Response) -> str:
@@ -537,7 +537,8 @@ class VerdictRating(Record):
 
 # What many verdicts say alike, and is held once; no numbers with decimals, of which 1.0 equals 1.
 ALIKE = ("judge", "rubric", "order", "scores", "settings", "checkpoint")
-_held_once = lru_cache(lambda value: value)
+_held_once = cache(lambda value: value)
+_usage_once = lru_cache(4096)(lambda *counts: dict(counts))
 
 # The kinds of danger that a judge without medical knowledge does not see, its verdicts' "blind_to".
 UNSEEN = ("dose", "negation", "emergency")
@@ -615,8 +616,9 @@ class Verdict(LogRecord):
             return self
         alike = {name: _held_once(getattr(self, name)) for name in ALIKE}
         return replace(
-            self, raw="", models=(), question=None, knowledge=None, extra=NOTHING, **alike
-        )
+            self, raw="", models=(), question=None, knowledge=None, extra=NOTHING,
+            usage=_usage_once(*self.usage.items()), **alike,
+        )  # fmt: skip
 
     def placed(self, places: Sequence[int], count: int) -> Self:
         """Return the verdict with what it says of response i at `places[i]`, in a case with so many responses.

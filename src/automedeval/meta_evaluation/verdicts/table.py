@@ -15,7 +15,7 @@ The rules, which every figure follows; they stand here alone:
   of the shares of the runs that call each criterion met.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -86,8 +86,7 @@ def _values(verdict: Verdict, scores: Scores) -> Values:
     """Return the scores of the responses that a valid verdict shows."""
     if not scores or not verdict.valid:
         return {}
-    shown = {index: scores[index] for index in verdict.order}
-    return {index: float(score) for index, score in shown.items() if score is not None}
+    return {index: float(score) for index in verdict.order if (score := scores[index]) is not None}
 
 
 def with_score(verdict: Verdict, cases: Cases) -> Verdict:
@@ -99,9 +98,9 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
         return verdict
     if not verdict.valid:
         return replace(verdict, checklist=None)
-    met = verdict.checklist["met"]
     case = cases.case(verdict.case_id)
-    score = checklist_score([criterion.points for criterion in case.criteria], met).score
+    points = [criterion.points for criterion in case.criteria]
+    score = checklist_score(points, verdict.checklist["met"]).score
     return replace(verdict, scores=by_response([score], verdict.order, len(case.responses)))
 
 
@@ -229,10 +228,12 @@ class VerdictTable:
     @cached_property
     def _entries(self) -> ndarray:
         """The verdict, the index in the case, and the slot of each entry: int [3, entries]."""
-        entries: list[tuple[int, int, int]] = []
-        for number, verdict in enumerate(self.verdicts):
-            entries += sorted((number, index, slot) for slot, index in enumerate(verdict.order))
-        return np.array(entries, int).reshape(-1, 3).T
+
+        def entries() -> Iterator[tuple]:
+            for number, verdict in enumerate(self.verdicts):
+                yield from sorted((number, index, slot) for slot, index in enumerate(verdict.order))
+
+        return np.fromiter(entries(), np.dtype((int, 3))).T
 
     @cached_property
     def panel(self) -> Panel:
@@ -502,12 +503,12 @@ def counted(cases: Cases, name: str, values: ndarray) -> VerdictTable:
         values: float [responses], NaN where the rule has no score: it counts as not asked there.
     """
     verdicts = []
-    for number, case in enumerate(cases.records):
-        scores = values[cases.start[number] : cases.start[number + 1]]
+    for case, scores in zip(cases.records, np.split(values, cases.start[1:-1])):
         order = tuple(np.flatnonzero(is_known(scores)).tolist())
-        expected = tuple(scores.tolist())
         verdicts.append(
-            Verdict(case.id, name, COUNTED, order, valid=True, expected_scores=expected)
+            Verdict(
+                case.id, name, COUNTED, order, valid=True, expected_scores=tuple(scores.tolist())
+            )
         )
     judge = VerdictTable(cases, verdicts, kind="baseline")
     judge.asked = is_known(values)
