@@ -26,6 +26,7 @@ from programs import ROOT, failed, run_command, succeeded, told
 from tables import each_row, rows_of, write_csv
 
 from automedeval.annotation.study import read_study
+from automedeval.records.tables.cases import read_cases
 
 RTL = "روبوت"
 GATE = {"fail_if_worse": ("new", "old"), "by": 0.1}
@@ -122,6 +123,21 @@ def test_two_runs_pass_the_gate(runs, tmp_path):
     _, old_verdicts = runs["old"]
     one = versions(runs) | {"verdicts": old_verdicts}
     failed(asked(tmp_path, **one), "--cases of two versions")
+
+
+@each_row("files, said")
+def test_of_a_question_that_stands_twice_equal_rows_count_once_and_others_are_no_pair(
+    tmp_path, files, said
+):
+    runs = {}
+    for name, rows in files.items():
+        file = write_csv(tmp_path / name, ("question", "answer", "score"), rows)
+        verdicts = [
+            verdict(case.to_dict(), score, "good", expected_scores=score)
+            for case, (_, _, *score) in zip(read_cases(file), rows)
+        ]
+        runs[file.stem] = (file, write(file.with_suffix(".jsonl"), verdicts))
+    assert re.search(said, asked(tmp_path, **versions(runs), **GATE).stdout)
 
 
 @each_row("count, settings, status, said, headline")

@@ -146,7 +146,7 @@ def _answers_by_place(log: Answers, several: set[str], pattern: str | None) -> d
     for place, (first, *others) in answers.items():
         text = first.responses[0].text
         if all(other.responses[0].text == text for other in others):
-            log.left_out["the question is in the log before"] += len(others)
+            log.left_out["the question stands there before"] += len(others)
             taken[place] = first
         else:  # which of them answers the other logs' is not known
             log.left_out["the question has several answers, and no id"] += 1 + len(others)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from automedeval.meta_evaluation.verdicts.cases import Cases
@@ -11,7 +11,6 @@ from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import (
     Case,
     RecordError,
-    Response,
     Verdict,
     digest,
     key_of,
@@ -45,23 +44,17 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         raise RecordError(
             f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
         )
-    named: dict[str, str] = {}
-    ours = _by_id(old.cases, old_names, named)
-    theirs = _by_id(new.cases, new_names, named)
+    ours = _renamed(old.cases, old_names)
+    theirs = _renamed(new.cases, new_names)
+    by_id = defaultdict[str, list[Case]](list)
+    for case in chain(ours.values(), theirs.values()):
+        by_id[case.id].append(case)
     records = []
-    ids = {}  # in a file → in the joined one
-    shared = repeated = 0
-    for name in ours | theirs:
-        if max(len(ours[name]), len(theirs[name])) > 1:
-            repeated += 1  # only their order would tell them apart
-            continue
-        both = ours[name] + theirs[name]
+    shared = 0
+    for both in by_id.values():
         _check_texts(both, where)
         shared += len(both) > 1
-        responses: list[Response] = []
-        for case in both:
-            ids[case.id] = name
-            responses.extend(case.responses)
+        responses = chain.from_iterable(case.responses for case in both)
         records.append(replace(both[0], responses=tuple(responses)))
     if not shared:
         raise RecordError(
@@ -69,44 +62,47 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         )
     # A printed command is on the new file, and has the options of its run.
     cases = Cases(records, new.cases.source)
-    # Verdicts and ratings have the ids of their own file.
-    cases.index |= {own: cases.index[name] for own, name in ids.items()}
-    notes = [
-        *old.notes,
-        *new.notes,
-        f"{where}: {len(old.cases):,} and {len(new.cases):,} cases; the {shared:,} that are in both are compared",
-    ]
-    if repeated:
-        notes += [
-            f"{where}: questions that stand twice in a file, left out: {repeated:,}; ids would tell them apart"
-        ]
+    # Ratings may have the ids of their own file.
+    cases.index = {own: cases.index[case.id] for own, case in (ours | theirs).items()} | cases.index
     judges = []
     for before, after in product(old.judges, new.judges):
         if before.whole_name == after.whole_name:
-            moved = [*_moved(before, cases, old_names), *_moved(after, cases, new_names)]
+            moved = [
+                *_moved(before, cases, old_names, ours),
+                *_moved(after, cases, new_names, theirs),
+            ]
             judges.append(_joined(before, after, moved, cases))
-    notes += [f"{judge.name} {judge.changed}" for judge in judges if judge.changed]
     if not judges:
         raise RecordError(f"no judge has verdicts on both {where} by the same rubric")
+    notes = [
+        *old.notes,
+        *new.notes,
+        f"{where}: {len(ours):,} and {len(theirs):,} cases; the {shared:,} that are in both are compared "
+        "(equal cases count once; different ones with one question are no pair without ids)",
+        *(f"{judge.name} {judge.changed}" for judge in judges if judge.changed),
+    ]
     return Judged(cases, judges, notes)
 
 
-def _by_id(cases: Cases, names: Mapping[str, str], named: dict[str, str]) -> dict[str, list[Case]]:
-    """Return id in the joined file → cases, in the order of the file; `names` are those of the models.
+def _renamed(cases: Cases, names: Mapping[str, str]) -> dict[str, Case]:
+    """Return id in the file → case with its id in the joined file, in the order of the file; `names` are those of the models.
 
-    A case without an own id has that of the first one with its question. `named`, question as it is compared → id, is that
-    of the file before, and gets what this one adds.
+    A case without an own id gets that of its question. Of equal cases the first is taken. Different ones with one question
+    have their texts in the id too: only their order would pair them with other texts.
     """
-    by_id = defaultdict[str, list[Case]](list)
+    by_id = defaultdict[str, dict[str, Case]](dict)  # → texts → case
     for number in cases.file_order:
         case = cases.records[number]
         has_own = digest(case.question)[:6] not in case.id
-        name = (
-            case.id if has_own else named.setdefault(key_of(question_text(case.question)), case.id)
-        )
-        responses = [replace(answer, model=names[answer.model]) for answer in case.responses]
-        by_id[name].append(replace(case, responses=tuple(responses)))
-    return by_id
+        name = case.id if has_own else digest(key_of(question_text(case.question)))
+        by_id[name].setdefault(case.checklist_digest, case)
+    renamed = {}
+    for name, several in by_id.items():
+        for texts, case in several.items():
+            new_id = f"{name}/{texts}" if len(several) > 1 else name
+            responses = [replace(answer, model=names[answer.model]) for answer in case.responses]
+            renamed[case.id] = replace(case, id=new_id, responses=tuple(responses))
+    return renamed
 
 
 def _called(version: str, cases: Cases) -> dict[str, str]:
@@ -141,13 +137,16 @@ def _joined(
     return joined
 
 
-def _moved(judge: VerdictTable, cases: Cases, names: Mapping[str, str]) -> Iterator[Verdict]:
-    """Yield a judge's verdicts of one version on the joined cases; `names` are those of its models."""
+def _moved(
+    judge: VerdictTable, cases: Cases, names: Mapping[str, str], ours: Mapping[str, Case]
+) -> Iterator[Verdict]:
+    """Yield a judge's verdicts of one version on the joined cases; `names` are those of its models, `ours` its cases."""
     for verdict in judge.verdicts:
-        if verdict.case_id not in cases.index:
+        if verdict.case_id not in ours:
             continue
-        case = cases.case(verdict.case_id)
-        places = [place for place, model in enumerate(case.models) if model in names.values()]
+        own = ours[verdict.case_id]
+        case = cases.case(own.id)
+        places = [case.models.index(model) for model in own.models]
         differs = (verdict.differs or {}).items()
         choices = (verdict.choices or {}).items()
         yield replace(

@@ -130,7 +130,9 @@ def read_table(
     if without := len(cases) - len(answered):
         told.append(f"cases without an answer, left out: {without:,}")
     if repeated := len(answered) - len({case.digest for _, case in answered}):
-        told.append(f"cases with the texts of an earlier one, which count again: {repeated:,}")
+        told.append(
+            f"cases with the texts of an earlier one, which count again (of joined files once, without ids): {repeated:,}"
+        )
     if not columns:
         told.append("--columns says it otherwise")
     return Table(read, list(_named(answered)), f"{path}: {'; '.join(told)}")

@@ -63,9 +63,9 @@ class Columns:
     ) -> Self:
         """Return the columns by their names, and by `columns`, as of `--columns`.
 
-        An entry of `columns` is ROLE=COLUMN, or a column with a candidate's responses. Of a role that no entry has, the column
-        is known by its name. Where no entry names a candidate, every other column with text is one; but where no responses are
-        needed and entries are given, none is.
+        An entry of `columns` is ROLE=COLUMN, or a column with a candidate's responses; one with the name of a
+        question is the question. Of a role that no entry has, the column is known by its name. Where no entry names a
+        candidate, every other column with text is one; but where no responses are needed and entries are given, none is.
 
         RecordError for an entry that is wrong, or no responses although some are needed; UnclearArguments for no column or
         several with the question, or one that may be the reference or a candidate's.
@@ -92,14 +92,13 @@ class Columns:
         is_open = not responses and (least_responses or not columns)
         if is_open and "model" not in roles:
             guess = _add_model(roles, texts, rows)
-        doubt = doubt or guess
         if "model" in roles or "answer" in roles:
             unsure = _add_answer(roles, texts)
         elif is_open:
             textless = [name for name in unknown if name not in texts]
             unsure = _add_reference(roles, texts, least_responses)
             responses = [name for name in texts if name not in roles.values()]
-        doubt = doubt or unsure
+        doubt = doubt or guess or unsure
         is_answered = responses or "answer" in roles or not least_responses
         if not (roles["question"] and is_answered):
             raise RecordError(f"{path}: {doubt or 'no column has responses'}; {listed}")
@@ -269,6 +268,8 @@ def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     roles = {}
     responses = []
     for entry in entries:
+        if plain(entry) in NAMES["question"]:  # which is no candidate's name
+            entry = "question=" + entry
         role, sign, column = entry.partition("=")
         if not sign or role not in NAMES:
             responses.append(entry)
@@ -351,7 +352,7 @@ def _add_reference(roles: dict[str, str], texts: Sequence[str], least_responses:
         is_answer = plain(name) in ANSWERS and not is_one
         if is_answer or is_trusted(name):
             roles.setdefault("reference", name)
-            return f"{name!r} may be the reference, or a candidate's responses"
+            return f"{name!r} may be the reference, or a candidate's responses (if the only ones: --columns {name!r})"
     return ""
 
 
@@ -386,7 +387,7 @@ def is_choice(reference: str | None) -> bool:
 
 def fault_of_reference(cell: Any) -> str | None:
     """Return why a cell cannot be taken for a reference: it says that there is none, or names a choice; else None."""
-    if not isinstance(cell, str) or not filled(cell):
+    if not isinstance(cell, str):
         return None
     is_link_or_date = NO_TEXT.fullmatch(cell.strip()) and re.search(r"[^\W\d]", cell)
     if any((is_choice(cell), is_link_or_date, no_value(cell), is_failure(cell))):
