@@ -62,12 +62,10 @@ def compare_two(
     of_either = np.isin(cases.model_of, [cases.models.index(name) for name in names])
     asked = len(np.unique(cases.panel.case[of_either]))
     lacking = asked - result.cases
-    unscored = both - result.cases
-    is_lower = result.status == LOWER  # also of those that both answered
     why = ""
     if row.judge.changed:
         why = "the judge was not the same for both"
-    elif unscored > MOST_INVALID * both or (lacking > MOST_INVALID * asked and not is_lower):
+    elif result.status != LOWER and lacking > MOST_INVALID * asked:
         why = f"more than {MOST_INVALID:.0%} of the cases have no score of both"
     elif result.status == UNDECIDED and result.mean is not None:
         many = "no number of" if result.needed is None else f"about {result.needed:,}"
