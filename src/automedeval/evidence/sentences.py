@@ -20,9 +20,9 @@ _ABBREVIATION = re.compile(
     r"^\s*\d{1,2})\.$",
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤>]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
-# Emphasis, but not "2*500"; tags; blanks at a line break; and the full stops in "b.i.d.".
+# Emphasis, but not "2*500" or "500mg*2"; tags; blanks at a line break; and the full stops in "b.i.d.".
 _HIDDEN = re.compile(
-    r"[*_`]++(?!(?<=\d[*_`])\d|(?<=\s[*_`])\s)|</?(?:b|i|u|em|strong)>|[ \r](?=\n)|\n\s*(?=\s)"
+    r"[*_`]++(?!(?<=[^\W_][*_`])\d|(?<=\s[*_`])\s)|</?(?:b|i|u|em|strong)>|[ \r](?=\n)|\n\s*(?=\s)"
     r"|\.(?:(?<=\b[btq]\.)(?=[id]\.[ds]\b)|(?<=\b[btq]\.[id]\.)(?=[ds]\b))",
     re.I,
 )
