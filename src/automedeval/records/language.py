@@ -37,6 +37,7 @@ def normalise(text: str) -> str:
     return " ".join(_ANY.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
+@lru_cache(2**12)  # a reference is read beside every answer
 def is_english(text: str) -> bool | None:
     """Return whether a text is English; None if its words do not tell, as of many short ones."""
     spaced = re.sub(f"[{_UNSPACED}]", r" \g<0> ", unicodedata.normalize("NFKC", text))
