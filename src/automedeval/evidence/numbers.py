@@ -139,7 +139,7 @@ _PATTERNS = {
     "every": r"\b(?!(?<=days )(?:every|each) week)"
     r"(?:(?:every|each) |q ?(?=\d))(?:@range[ -]?|(?P<times>@turns) )?(?P<period>@periods)s?\b(?! counts)",
     # "Bi-monthly" has two readings.
-    "adverb": r"\b(?<!\w-)(?P<period>@adverbs)\b@alone",
+    "adverb": r"\b(?<!\w-)(?<!\ba )(?<!\bthe )(?P<period>@adverbs)\b@alone",
     # A temperature has its sign, and below zero no limit: "below -20 °C" is more by its size.
     "amount": r"(?P<below>(?:\b(?:below|under|up to|at (?:least|most)|(?:less|more) than) |[<≤>≥] ?)?"
     r"(?<![\w.,·°)/])(?<!° )(?:[-−–]|minus )(?=(?:[\d.,]+|@in_words@hundreds)"

@@ -20,9 +20,11 @@ _ABBREVIATION = re.compile(
     r"^\s*\d{1,2})\.$",
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤>]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
-# Emphasis, but not "2*500" or "500mg*2"; tags; blanks at a line break; and the full stops in "b.i.d.".
+# Emphasis between two words, which stay two: "<b>Adults</b>500 mg", "500mg*2".
+_BETWEEN = re.compile(r"(?i)(?<=[^\W_])(?:[*_`]|</?(?:b|i|u|em|strong)>)+(?=[^\W_])")
+# Other emphasis; tags; blanks at a line break; and the full stops in "b.i.d.".
 _HIDDEN = re.compile(
-    r"[*_`]++(?!(?<=[^\W_][*_`])\d|(?<=\s[*_`])\s)|</?(?:b|i|u|em|strong)>|[ \r](?=\n)|\n\s*(?=\s)"
+    r"[*_`]++(?!(?<=\s[*_`])\s)|</?(?:b|i|u|em|strong)>|[ \r](?=\n)|\n\s*(?=\s)"
     r"|\.(?:(?<=\b[btq]\.)(?=[id]\.[ds]\b)|(?<=\b[btq]\.[id]\.)(?=[ds]\b))",
     re.I,
 )
@@ -33,8 +35,8 @@ _HEADING = re.compile(r"#{1,6}\s[^\n]*|(?:\*\*[^*\n]*[^*\n.]\*\*|__[^*\n]*[^*\n.
 _LINE = re.compile(
     r"(?m)[^\S\n]*(?:#|[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$|[^\s|][^\n\t|]*[\t|]|\|)[^\n]*"
     r"|[^\n]*\S(?:(?<![.!?…:;|])(?!(?<=\d)\s+\d)[ \r]?\n(?![^\S\n]*[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$)"
-    rf"(?!{_BULLET.pattern})"
-    r"(?=[^\S\n]*[*_`(]{0,3}(?:[a-zµ°½¼¾⅓⅔\d](?!\w*:)|IU\b)[^\n\t|]*$)[^\n]*\S)*[^\n]*"
+    rf"(?!{_BULLET.pattern}|\s*(?:\(?(?:[a-z]|[ivx]{{1,4}}|\d{{1,2}})(?:\)|[./]\s)|o\s))"
+    r"(?=[^\S\n]*[*_`(]{0,3}(?:[a-zµ°½¼¾⅓⅔\d](?![\w'’]*:)|IU\b)[^\n\t|]*$)[^\n]*\S)*[^\n]*"
 )
 
 
@@ -80,6 +82,7 @@ def spans(text: str) -> Iterator[Span]:
 
 def plain(text: str) -> tuple[str, list[int]]:
     """Return a sentence on one line and without emphasis, and the place of each of its characters."""
+    text = _BETWEEN.sub(lambda marks: " ".ljust(len(marks[0]), "*"), text)
     places = list(range(len(text)))
     for hidden in reversed(list(_HIDDEN.finditer(text))):
         del places[slice(*hidden.span())]
