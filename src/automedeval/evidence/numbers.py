@@ -21,8 +21,8 @@ NEAR = 400  # characters before a number that may make it a limit: tables pad th
 FACTOR = 2.0  # the least that is marked
 SLIP = 10.0  # what is marked above a lower limit, and of doses per kg where only one says of which time
 A_DAY = " a day"
-DAILY = "daily"  # or "every day", which may be more often than once
-ROUNDING = 1e-6  # of what is twice as often: an hour is no round part of a day
+DAILY = "daily"  # or "every day", which may be more often than once; or "each year", which is seldom of a dose
+ROUNDING = 1e-5  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
 
 
@@ -154,7 +154,7 @@ _PATTERNS = {
     "in every": r"every|each|q ?\d",
     "in adverb": r"@adverbs",
     "in amount": r"@any",
-    "once": r"(?P<daily>daily|nightly|(?:every|each) (?:day|morning|evening|night))"
+    "once": r"(?P<daily>daily|nightly|yearly|annually|(?:every|each) (?:day|morning|evening|night|year))"
     r"|(?P<other>(?:once |(?:one|1) time )?(?:(?:an?|per|every|each) @periods|\w+ly))",
     "not_less": r"(?:\bno|not|\bnever|n['’]t)(?: (?!(?:if|to)\b)[^\W\d]\w{0,20}){0,3} (?:less|fewer) than",
     "limit_before": r"(?:(?P<most>@limits)"
@@ -237,7 +237,7 @@ def _nearest(number: Number, end: float, known: Sequence[Number]) -> Difference:
 def _factor(number: Number, end: float, allowed: Number) -> float:
     """Return by how much an end of a number is above what another allows, or below it where that counts; 1 if it is not."""
     above = end / allowed.high
-    if allowed.limit == "least" and above < SLIP:
+    if allowed.limit == "least" and above < SLIP - ROUNDING:
         above = 1.0
     below = 1.0 if allowed.limit == "most" or number.once == DAILY else allowed.low / end
     return max(above, below, 1.0)
