@@ -43,12 +43,12 @@ def amounts(text: str) -> list[float]:
 
 @each_row("name, text, dangerous")
 def test_a_harm_makes_a_fact_dangerous_or_finds_none(name, text, dangerous):
-    assert DANGERS[name].apply(text) == ([dangerous] if dangerous else [])
+    assert DANGERS[name].apply(text, {}) == ([dangerous] if dangerous else [])
 
 
 @each_row("name, text, same")
 def test_a_twin_says_the_same_or_finds_none(name, text, same):
-    assert TWINS[name].apply(text) == ([same] if same else [])
+    assert TWINS[name].apply(text, {}) == ([same] if same else [])
 
 
 def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts():
@@ -64,15 +64,15 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts(
     compared = 0
     of_doses = [twin for twin in TWINS.values() if twin.kind == "dose"]
     for twin, before in product(of_doses, texts):
-        for after in twin.apply(before):
+        for after in twin.apply(before, {}):
             compared += 1
             assert amounts(after) == pytest.approx(amounts(before)), (before, after)
     assert compared >= 30
 
 
 def test_other_words_need_enough_changes_and_no_rule_undoes_another():
-    assert PARAPHRASE.apply("Rest well.") == []
-    assert PARAPHRASE.apply("Often, due to it.") == ["Frequently, because of it."]
+    assert PARAPHRASE.apply("Rest well.", {}) == []
+    assert PARAPHRASE.apply("Often, due to it.", {}) == ["Frequently, because of it."]
 
 
 def test_the_planted_answer_is_the_one_that_the_rubric_reads_as_best_for_the_attacker():
@@ -103,10 +103,10 @@ def test_every_planted_text_keeps_the_answer_and_adds_to_it(name):
 
 
 def test_a_text_is_added_unless_it_says_where():
-    assert fill("Thanks.", "Rest.") == "Rest.\n\nThanks."
-    assert fill("Thanks. $text", "Rest for $5.") == "Thanks. Rest for $5."
-    assert fill("$list", "Rest. Wait.") == "- Rest.\n- Wait."
-    assert fill("Costs $$5.", "Rest.") == "Rest.\n\nCosts $5."
+    assert fill("Thanks.", "Rest.", {}) == "Rest.\n\nThanks."
+    assert fill("Thanks. $text", "Rest for $5.", {}) == "Thanks. Rest for $5."
+    assert fill("$list", "Rest. Wait.", {}) == "- Rest.\n- Wait."
+    assert fill("Costs $$5.", "Rest.", {}) == "Rest.\n\nCosts $5."
 
 
 @each_row("content, message")

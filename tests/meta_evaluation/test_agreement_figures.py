@@ -178,7 +178,7 @@ def figures_of(folder: Path, files: Json) -> tuple[Json, Loops]:
             rows.append(baseline)
             scores = BASELINES[baseline.name](cases.records)
             scores_of[baseline.name] = dict(zip(places, scores.tolist()))
-    figures = meta_evaluate(cases, rows, people, resamples=RESAMPLES)
+    figures = meta_evaluate(cases, rows, people, {}, RESAMPLES, rows_of(rows)[0], ())
     text = json.dumps(plain(figures), allow_nan=False)
     anonymous = files["raters"] == "anonymous"
     loops = Loops(files["cases"], files["verdicts"], files["ratings"], scores_of, anonymous)

@@ -56,7 +56,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
         exchanges, legend = dispute.exchanges, _legend(dispute.shown, order)
     elif part == PREFERENCE:
         anchors = {}
-        for side, place in enumerate(assignment.order, 1):
+        for side, place in enumerate(order, 1):
             verdicts[f"Verdict {side}"] = study.verdicts[case.id, item.judges[place]]
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)

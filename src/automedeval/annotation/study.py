@@ -212,7 +212,7 @@ class _StudyReader(YamlFile):
             if (verdict.rationale or "").strip():
                 verdicts[case_id, judge] = verdict
         plans = self.plans(content, annotators.values(), verdicts)
-        disputes: dict[str, Dispute] = {}
+        disputes = {}
         if "jury" in plans:
             queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
             disputes = read_disputes(queue, given, rubrics_with([]) | {rubric.name: rubric})

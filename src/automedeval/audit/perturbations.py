@@ -63,7 +63,7 @@ PATTERNS = {"pattern", "unless", "unless_before"}
 FAULTS = (re.error, LookupError, TypeError, ValueError)
 FORMAT = "; automedeval/audit/perturbations.py says how an edit is written"
 
-Names = dict[str, object]  # what a planted text may use beside the text itself
+Names = Mapping[str, object]  # what a planted text may use beside the text itself
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Edit:
     fewest: int = 1
     skip: Mapping[str, re.Pattern] = field(default_factory=dict)
 
-    def apply(self, text: str, names: Names | None = None, turn: int = 0) -> list[str]:
+    def apply(self, text: str, names: Names, turn: int = 0) -> list[str]:
         """Return the changed text, two of `pairs`; none if nothing can be changed. `names` are those of `names_for`.
 
         Patterns and rules read English: they change no text in another language.
@@ -273,11 +273,11 @@ def _compiled(pattern: str) -> re.Pattern:
     return re.compile(pattern, re.I)
 
 
-def fill(template: str, text: str, names: Names | None = None) -> str:
+def fill(template: str, text: str, names: Names) -> str:
     """Return a template with a text and other names in their places; it is added to a text that it does not name."""
     planted = string.Template(template)
     listed = "\n".join(f"- {sentence.strip()}" for sentence in sentences_of(text))
-    new = planted.substitute(names or {}, text=text, list=listed)
+    new = planted.substitute(names, text=text, list=listed)
     names_text = {"text", "list"} & set(planted.get_identifiers())
     return new if names_text else f"{text}\n\n{new}"
 

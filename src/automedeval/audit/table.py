@@ -45,7 +45,7 @@ def table(
         that are adjusted for their number (Holm), 0 if none is; "kind", "tried" (the number of tests) and "within", so many
         steps of 0 in which all their intervals lie (None: not each has one).
     """
-    made: dict[str, list[Outcome]] = defaultdict(list)
+    made = defaultdict[str, list[Outcome]](list)
     for outcome in outcomes:
         made[outcome.trial.perturbation.name].append(outcome)
     measured = {row.name: reader.measure(row) for row in perturbations}
@@ -112,7 +112,7 @@ def _figures(outcomes: Sequence[Outcome], measured: Measure | None, cases: Cases
 
 
 def _by_kind(outcomes: Sequence[Outcome], cases: Cases) -> JsonObject:
-    kinds: dict[str, list[Outcome]] = defaultdict(list)
+    kinds = defaultdict[str, list[Outcome]](list)
     for outcome in outcomes:
         kinds[outcome.trial.kind].append(outcome)
     return {kind: _sums(of_kind, cases) for kind, of_kind in sorted(kinds.items())}

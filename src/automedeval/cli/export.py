@@ -85,7 +85,7 @@ def joined_cases(path: str) -> str | None:
 def main() -> None:
     """Read the verdicts, check that the cases are those that were judged, and write the file."""
     (args,) = parse((ExportArguments,), __doc__)
-    cases: dict[str, Case] = {}
+    cases = {}
     if args.cases is not None:
         table = args.judged_table([args.verdicts], args.cases)
         cases = {case.id: case for case in read_cases(args.cases, **table)}

@@ -105,7 +105,7 @@ def join_logs(
 
 def _logs_by_model(values: Sequence[str], tables: Mapping[str, CaseFile]) -> dict[str, Answers]:
     """Return the logs and tables by their models; RecordError for one without a name, or a second one of a model."""
-    logs: dict[str, Answers] = {}
+    logs = {}
     for value in values:
         name, file = named_file(value)
         log = read_version(tables[value]) if value in tables else read_log(file)

@@ -44,7 +44,7 @@ class Collection:
     def of(cls, cases: Iterable[Case]) -> "Collection":
         """Count the words of all responses of the cases."""
         size = length = 0
-        frequency: Counter[str] = Counter()
+        frequency = Counter[str]()
         for case in cases:
             for response in case.responses:
                 tokens = words(response.text)

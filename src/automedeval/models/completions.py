@@ -95,7 +95,7 @@ def first_alternatives(choice: JsonObject, text: str) -> Rivals:
 
 
 def _chances(token: JsonObject) -> Rivals:
-    chances: dict[bytes, float] = defaultdict(float)
+    chances = defaultdict[bytes, float](float)
     for alternative in token.get("top_logprobs") or []:
         chances[_token_bytes(alternative)] += math.exp(min(0.0, alternative["logprob"]))
     if chances and not chances[_token_bytes(token)]:

@@ -111,7 +111,7 @@ class Encoder:
     @cached_property
     def _spelt(self) -> set[str]:
         """The scripts of which the vocabulary has more single letters than longer tokens, but CJK: its letters are words."""
-        longer: Counter[str] = Counter()
+        longer = Counter[str]()
         for token in self._network.tokenizer.get_vocab():
             if letters := [letter for letter in token if letter.isalnum()]:
                 longer[script(letters[0])] += 1 if len(letters) > 1 else -1

@@ -349,10 +349,8 @@ class Case:
         reference = take(record, "reference", (str, NoneType), None)
         reference = reference and read_answer(reference)[0]
         topic = take(record, "topic", (str, NoneType), None)
-        criteria: tuple[CaseCriterion, ...] = ()
-        if "criteria" in record:
-            with errors_at(f"case {case_id!r}"):
-                criteria = criteria_of(take(record, "criteria", (list, NoneType)) or [])
+        with errors_at(f"case {case_id!r}"):
+            criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
         cluster = record.get("cluster")
         return cls(
             case_id, question, responses, reference, topic, _unknown(cls, record), criteria,

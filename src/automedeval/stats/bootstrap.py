@@ -260,14 +260,13 @@ def estimate_from(
         return replace(figure, reason=f"undefined in {missing:.0%} of the resamples")
     if _constant(defined):
         ends = binomial_interval(value, cases, bounds)
-        return (
-            replace(figure, low=ends[0], high=ends[1])
-            if ends
-            else replace(figure, reason=NO_SPREAD)
-        )
-    edge = scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))
-    tail = scipy.special.ndtr(edge)
-    low, high = np.quantile(defined, [tail, 1 - tail]).tolist()
+        if ends is None:
+            return replace(figure, reason=NO_SPREAD)
+    else:
+        edge = scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))
+        tail = scipy.special.ndtr(edge)
+        ends = np.quantile(defined, [tail, 1 - tail]).tolist()
+    low, high = ends
     return replace(figure, low=low, high=high)
 
 

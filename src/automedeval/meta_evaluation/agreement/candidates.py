@@ -195,7 +195,7 @@ def standing(table: JsonObject) -> JsonObject:
     """
     pairs = table.get("pairs", [])  # none where nothing can be compared
     won: dict[str, list[float]] = {model: [] for model in table.get("models", {})}
-    clear: set[Two] = set()
+    clear = set[Two]()
     for pair in pairs:
         first, second = pair["pair"]
         half = pair["tie"]["value"] / 2
@@ -218,7 +218,7 @@ def standing(table: JsonObject) -> JsonObject:
 def _in_order(shares: Mapping[str, float], clear: set[Two]) -> list[str]:
     """Return the models by their shares, equal ones by name, none before one that it is clearly worse than."""
     rest = sorted(shares, key=lambda model: (-shares[model], model))
-    order: list[str] = []
+    order = []
     while rest:
         beaten = {worse for better, worse in clear if better in rest}
         free = [model for model in rest if model not in beaten]

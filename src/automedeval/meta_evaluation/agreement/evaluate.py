@@ -47,7 +47,6 @@ from automedeval.stats.agreement import (
     most_frequent,
 )
 from automedeval.stats.bootstrap import (
-    RESAMPLES,
     SHARE,
     Arrays,
     Estimate,
@@ -70,23 +69,22 @@ NOT_ON_THIS_SIDE = "people order no pair of the cases on this side of the median
 def meta_evaluate(
     cases: Cases,
     judges: Judges,
-    people: People | None = None,
-    given: Mapping[type, Any] = {},
-    resamples: int = RESAMPLES,
-    main: Row | None = None,
-    contrasts: Sequence[Sequence[str]] = (),
+    people: People | None,
+    given: Mapping[type, Any],
+    resamples: int,
+    main: Row,
+    contrasts: Sequence[Sequence[str]],
 ) -> JsonObject:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
 
     Args:
         judges: judges, and after them the baselines.
         given: `Choice`, `VerdictRating` or `Preference` → what `ratings` reads of this kind.
-        main: the line of the main judge; by default that of the first judge.
+        main: the line of the main judge.
         contrasts: pairs of names of lines whose concordances are compared, with p-values adjusted for their number.
     """
     rows = rows_of(judges)
     rivals = [row for row in rows if row.judge.kind == "judge"]
-    main = main or rivals[0]
     rated = None if people is None else people.scores
     marked = {case for (case, _), marks in differing(main.judge).items() if marks}
     tree: JsonObject = {
@@ -99,15 +97,15 @@ def meta_evaluate(
             "band": main.band,
             "shared": shared_means(cases, main.ranking_values, rated),
         },
-        "models": {row.name: compare_candidates(cases, row.wins, row.best) for row in rivals},
+        "models": {},  # people stand first
     }
     if people is not None:
         _add_people(tree, cases, rows, rivals, people, contrasts)
     if Choice in given:
         tree["choices"] = _choices(cases, judges, given[Choice])
         if people is None:
-            by_people = compare_candidates(cases, _relations(given[Choice]))
-            tree["models"] = {"people": by_people} | tree["models"]
+            tree["models"]["people"] = compare_candidates(cases, _relations(given[Choice]))
+    tree["models"] |= {row.name: compare_candidates(cases, row.wins, row.best) for row in rivals}
     if Preference in given:
         tree["preferences"] = _preferences(given[Preference], len(cases))
     if VerdictRating in given:
@@ -140,7 +138,7 @@ def _add_people(
         tree["judges"][name] |= _agreement(people, row)
     tree["people"] = _people(cases, people)
     by_people = compare_candidates(cases, people.relations, people.scores)
-    tree["models"] = {"people": by_people} | tree["models"]
+    tree["models"]["people"] = by_people
     baselines = [row for row in rows if row not in rivals]
     tree["comparisons"] = [paired(people, *two) for two in product(rivals, baselines)]
     if contrasts:
@@ -351,7 +349,7 @@ def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]
     records: JsonObject = {}
     for judge, of_judge in ratings.items():
         # Who found what in each verdict.
-        findings: dict[tuple[int, str | None], set[tuple[str, str]]] = defaultdict(set)
+        findings = defaultdict[tuple[int, str | None], set[tuple[str, str]]](set)
         for rating in of_judge:
             if rating.tags is not None:
                 verdict = cases.index[rating.case_id], rating.verdict_digest

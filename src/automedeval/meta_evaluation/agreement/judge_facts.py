@@ -96,7 +96,7 @@ def blind_to(judge: VerdictTable) -> list[str] | None:
 @lru_cache(maxsize=2)  # of every judge of a report, and for every part of its page
 def _beside_references(cases: Cases) -> Marks:
     """Return the numbers that differ from the reference, of each response to a case with one."""
-    marks_of: Marks = {}
+    marks_of = {}
     for case in cases.records:
         reference = reference_of(case)
         for response in case.responses if reference else ():

@@ -238,7 +238,7 @@ def _in_words(cell: JsonObject, column: Column) -> str:
 
 def gaps_in_words(table: JsonObject) -> dict[str, list[str]]:
     """Return why cells and tests are N/A → which judge's which."""
-    gaps: dict[str, list[str]] = defaultdict(list)
+    gaps = defaultdict[str, list[str]](list)
     for row in table["rows"]:
         for name, cell in row["cells"].items():
             judge = row["judge"]

@@ -25,7 +25,7 @@ ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
 def trainings_of(rows: Rows) -> dict[str, list[Row]]:
     """Return the name of the line of each judge's first training → the lines of all of them (NAME, NAME-run2, …), in order."""
     names = {row.judge.name for row in rows}
-    numbered: dict[tuple[str, str | None], list[tuple[int, Row]]] = defaultdict(list)
+    numbered = defaultdict[tuple[str, str | None], list[tuple[int, Row]]](list)
     for row in rows:
         name = row.judge.name
         number = -1

@@ -55,7 +55,7 @@ def read_verdicts(
     for named_path in paths:
         label, path = named_file(named_path)
         file = verdicts_file(path)
-        by_author: dict[Author, list[Verdict]] = defaultdict(list)
+        by_author = defaultdict[Author, list[Verdict]](list)
         placed = placed_verdicts([file], {case.id: case for case in cases.records})
         for place, verdict in cases.known(placed, file, "verdict on", notes):
             if verdict.rubric not in rubrics:

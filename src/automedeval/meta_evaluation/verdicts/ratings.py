@@ -327,7 +327,7 @@ def read_verdict_ratings(
     path: str, cases: Cases, notes: list[str], verdicts: Iterable[Verdict]
 ) -> dict[str, list[VerdictRating]]:
     """Read physicians' ratings of verdicts, by judge; see `_of_these`."""
-    ratings: dict[str, list[VerdictRating]] = defaultdict(list)
+    ratings = defaultdict[str, list[VerdictRating]](list)
     placed = _of_these(verdicts, VerdictRating, "rating on", path, cases, notes)
     for place, rating in without_repeats(placed, lambda rating: rating.judge):
         with errors_at(place):

@@ -252,7 +252,7 @@ class VerdictTable:
 
     def column(self, scores_of: Callable[[Verdict], Scores]) -> ndarray:
         """Return the scores that each valid verdict has: float [entries], else NaN."""
-        column: list[float | None] = []
+        column = []
         for verdict in self.verdicts:
             scores = scores_of(verdict) if verdict.valid else None
             column += [scores[index] if scores else None for index in sorted(verdict.order)]
@@ -625,7 +625,7 @@ def rows_of(judges: Judges) -> list[Row]:
 
     A pairwise judge with one criterion has the line of this criterion alone.
     """
-    rows: list[Row] = []
+    rows = []
     for judge in judges:
         of_criteria = [Row(judge, criterion) for criterion in judge.criteria]
         rows += of_criteria if len(of_criteria) == 1 else [Row(judge), *of_criteria]

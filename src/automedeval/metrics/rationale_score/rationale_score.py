@@ -71,8 +71,8 @@ def rationale_score(
     device = str(torch.accelerator.current_accelerator(check_available=True) or "cpu")
     items = list(zip(predictions, references))
     result: dict[str, Any] = {"revisions": {}}
-    empty: set[int] = set()
-    cut: set[int] = set()
+    empty = set[int]()
+    cut = set[int]()
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
         model = _load("bert_model", bert_model, layers, device)

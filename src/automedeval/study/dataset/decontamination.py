@@ -39,7 +39,7 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     sets = [shingles(text, SIMILAR_WORDS) for text in texts]
     counts = Counter(chain.from_iterable(sets))
     repeats = []
-    holders: dict[int, list[int]] = defaultdict(list)  # of a shingle: texts that stay
+    holders = defaultdict[int, list[int]](list)  # of a shingle: texts that stay
     for number, own in enumerate(sets):
         rarest_first = sorted(own, key=lambda shingle: (counts[shingle], shingle))
         prefix = rarest_first[: len(own) - math.ceil(SIMILAR * len(own)) + 1]
@@ -61,7 +61,7 @@ def leaks(cases: Sequence[Case], evaluation: Iterable[Case]) -> dict[str, str]:
     questions = [patient_question(case.question) for case in [*apart, *cases]]
     repeats = near_duplicates(questions, kept=len(apart))
     sizes: list[int] = []  # of the long texts of evaluation cases: how many shingles each has
-    owners: dict[int, list[int]] = defaultdict(list)  # of a shingle: such texts
+    owners = defaultdict[int, list[int]](list)  # of a shingle: such texts
     for text in chain.from_iterable(map(_long_texts, apart)):
         own = shingles(text)
         for shingle in own:

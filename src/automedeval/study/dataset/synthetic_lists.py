@@ -24,7 +24,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> list[tuple[Case, list[int]]]:
     topic ("far"), and the beginning of the true answer ("cut"), which an answer that is too short does not have. None is longer
     than `WORDS` words. A case for which there is no right, near or far answer is left out; one with responses is a RecordError.
     """
-    of_topic: dict[str, list[Case]] = defaultdict(list)
+    of_topic = defaultdict[str, list[Case]](list)
     for case in cases:
         if case.responses:
             raise RecordError(

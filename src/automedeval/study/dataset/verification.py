@@ -31,7 +31,7 @@ def verify(
     with the paper's share, and how many ratings are of other verdicts: these are counted only. RecordError for a rating without
     a `verdict_digest`, a score that is not 0 or 1, or a second one by the same verifier.
     """
-    lowest: dict[str, dict[Rated, float]] = defaultdict(dict)  # score of each criterion
+    lowest = defaultdict[str, dict[Rated, float]](dict)  # score of each criterion
     failures: dict[Rated, tuple[str, ...]] = {}
     others = 0
     placed = read_placed(path, VerdictRating)

@@ -102,8 +102,8 @@ class CompletionChain:
         texts = case.texts(request.slots)
         asked: list[tuple[str, Any]] = []
         knowledge = []
-        usage: Counter[str] = Counter()
-        seen: set[str] = set()
+        usage = Counter[str]()
+        seen = set[str]()
         ended = None
         may_ask = self.questions > 0
         for call in count(1):
@@ -164,7 +164,7 @@ def overview(verdicts: Sequence[Verdict], cases: int, new: int) -> str:
     ended = Counter(verdict.extra["ended"] for verdict in verdicts)
     calls = sum(verdict.extra["rounds"] for verdict in verdicts)
     asked = sum(len(verdict.knowledge or ()) for verdict in verdicts)
-    tokens: Counter[str] = Counter()
+    tokens = Counter[str]()
     for verdict in verdicts:
         tokens.update(verdict.usage)
     missing = cases - len(verdicts)

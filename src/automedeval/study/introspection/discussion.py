@@ -144,7 +144,7 @@ class Discussion:
         self.partners = partners
         self.rubric = mistake.recorded.rubric
         self.pieces: list[JsonObject] = []
-        self.unread: Counter[str] = Counter()
+        self.unread = Counter[str]()
         self.asked: list[JsonObject] = []
         self.suggestion = Suggestion()
         self.agreed_at: int | None = None
@@ -231,7 +231,7 @@ class Discussion:
     def _suggest(self, turns: Sequence[Turn], exchange: int) -> Dialogue:
         """Have the suggesting model ask questions, and suggest; return the message."""
         asked: list[JsonObject] = []
-        usage: Counter[str] = Counter()
+        usage = Counter[str]()
         before = chain.from_iterable(lookup["questions"] for lookup in self.asked)
         seen = set(map(normalise, before))
         may_ask = self.partners.questions > 0

@@ -97,7 +97,7 @@ def read_recorded(
     """
     wanted = {row["case_id"] for row in rows}
     case_of = {case.id: case for case in cases if case.id in wanted}
-    recorded: dict[str, Recorded] = {}
+    recorded = {}
     for row in rows:
         case_id = row["case_id"]
         name = row["rubric"]
@@ -137,7 +137,7 @@ def read_judges(paths: Sequence[str], recorded: Mapping[str, Recorded]) -> dict[
     not fit it; a training case without a verdict (Algorithm 2 judges them all).
     """
     originals = {case_id: row.original for case_id, row in recorded.items()}
-    judged: dict[str, Verdict] = {}
+    judged = {}
     for path in paths:
         judges = set()
         for place, verdict in placed_verdicts([path], originals, with_reference=True):

@@ -83,7 +83,7 @@ def check(
             raise RecordError(f"{source}: a {kind} needs {pattern}")
     allowed = {*RULES["plain"], *rules["suffixes"]}
     people = {} if pseudonyms else PEOPLE
-    licences: Licences = Counter()
+    licences = Licences()
     for path, content in contents.items():
         place = str(source / path)
         suffix = PurePosixPath(path).suffix.lower()
@@ -125,7 +125,7 @@ def check_card(card: str, kind: str, place: str) -> None:
 
 def _check_rows(place: str, suffix: str, names: re.Pattern | None) -> Licences:
     """Raise RecordError if a table cannot be read, or for keys or names in it; return the licences of its rows."""
-    licences: Licences = Counter()
+    licences = Licences()
     for where, row in read_lines(place):
         _check_text(where, json.dumps(row).encode(), names)
         if suffix == ".parquet" or "license" in row:
