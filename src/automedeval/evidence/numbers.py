@@ -76,8 +76,8 @@ _WORDS = {"a": 1, "½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 0.33333333, "⅔": 0
 for _table in ("ones", "teens", "tens", "shares", "times", "turns"):
     _WORDS |= _KNOWN[_table]
 # Letters that a pattern takes for others, which the names of units have: both cases of the Greek µ, and i, s and K of others;
-# and the raised points of decimals.
-_ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a\u2219\u22c5", "µµiIsK··")
+# the raised points of decimals; and hyphens that no line breaks at.
+_ALIKE = str.maketrans("\u03bc\u039c\u0131\u0130\u017f\u212a\u2219\u22c5\u2010\u2011", "µµiIsK··--")
 _WORD_LISTS = _KNOWN | {
     "unit": _UNITS,
     "per": _PER,
@@ -139,7 +139,7 @@ _PATTERNS = {
     "every": r"\b(?!(?<=days )(?:every|each) week)"
     r"(?:(?:every|each) |q ?(?=\d))(?:@range[ -]?|(?P<times>@turns) )?(?P<period>@periods)s?\b(?! counts)",
     # "Bi-monthly" has two readings.
-    "adverb": r"\b(?<!\w-)(?<!\ba )(?<!\bthe )(?P<period>@adverbs)\b@alone",
+    "adverb": r"\b(?<!\w-)(?<!\b(?-i:a) )(?<!\bthe )(?P<period>@adverbs)\b@alone",
     # A temperature has its sign, and below zero no limit: "below -20 °C" is more by its size.
     "amount": r"(?P<below>(?:\b(?:below|under|up to|at (?:least|most)|(?:less|more) than) |[<≤>≥] ?)?"
     r"(?<![\w.,·°)/])(?<!° )(?:[-−–]|minus )(?=(?:[\d.,]+|@in_words@hundreds)"

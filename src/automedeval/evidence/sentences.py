@@ -20,8 +20,12 @@ _ABBREVIATION = re.compile(
     r"^\s*\d{1,2})\.$",
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤>]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
-# Emphasis between two words, which stay two: "<b>Adults</b>500 mg", "500mg*2".
-_BETWEEN = re.compile(r"(?i)(?<=[^\W_])(?:[*_`]|</?(?:b|i|u|em|strong)>)+(?=[^\W_])")
+_MARKS = r"(?:[*_`]|</?(?:b|i|u|em|strong)>)+"
+# Emphasis that keeps two words apart, "<b>Adults</b>500 mg"; between numbers it is a sign of times, "12*500 mg", and "on day
+# 10 **500 mg**" has two.
+_BETWEEN = re.compile(
+    rf"(?i)(?<=[^\W_]){_MARKS}(?=[^\W_])|(?<=\d\s){_MARKS}(?=\w)|(?<=\d){_MARKS}(?=\s\d)"
+)
 # Other emphasis; tags; blanks at a line break; and the full stops in "b.i.d.".
 _HIDDEN = re.compile(
     r"[*_`]++(?!(?<=\s[*_`])\s)|</?(?:b|i|u|em|strong)>|[ \r](?=\n)|\n\s*(?=\s)"
@@ -31,12 +35,13 @@ _HIDDEN = re.compile(
 _RULE = re.compile(r"(?m)\s*\|[-:| ]+\|\s*$")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(?:\*\*[^*\n]*[^*\n.]\*\*|__[^*\n]*[^*\n.]__):?")
-# A heading; a line of cells; or lines of which each goes on in the next, which begins with a small letter or a number.
+# A heading; a line of cells; or lines of which each goes on in the next: it is long or ends in a number, and the next
+# begins with a small letter or a number, and has no label ("12 years and over: 4 g").
 _LINE = re.compile(
-    r"(?m)[^\S\n]*(?:#|[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$|[^\s|][^\n\t|]*[\t|]|\|)[^\n]*"
-    r"|[^\n]*\S(?:(?<![.!?…:;|])(?!(?<=\d)\s+\d)[ \r]?\n(?![^\S\n]*[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$)"
+    r"(?m)^(?:[^\S\n]*+(?:#|[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$|[^\s|][^\n\t|]*[\t|]|\|)[^\n]*"
+    r"|[^\n]*\S(?:(?:(?<=\d)|(?<=[^\n]{50}))(?<![.!?…:;|])(?!(?<=\d)\s+\d)[ \r]?\n(?![^\S\n]*[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$)"
     rf"(?!{_BULLET.pattern}|\s*(?:\(?(?:[a-z]|[ivx]{{1,4}}|\d{{1,2}})(?:\)|[./]\s)|o\s))"
-    r"(?=[^\S\n]*[*_`(]{0,3}(?:[a-zµ°½¼¾⅓⅔\d](?![\w'’]*:)|IU\b)[^\n\t|]*$)[^\n]*\S)*[^\n]*"
+    r"(?=[^\S\n]*[*_`(]{0,3}(?:[a-zµ°½¼¾⅓⅔\d](?![^\n]{0,40}:)|IU\b)[^\n\t|]*$)[^\n]*\S)*[^\n]*)"
 )
 
 
@@ -82,11 +87,17 @@ def spans(text: str) -> Iterator[Span]:
 
 def plain(text: str) -> tuple[str, list[int]]:
     """Return a sentence on one line and without emphasis, and the place of each of its characters."""
-    text = _BETWEEN.sub(lambda marks: " ".ljust(len(marks[0]), "*"), text)
+    text = _BETWEEN.sub(_apart, text)
     places = list(range(len(text)))
     for hidden in reversed(list(_HIDDEN.finditer(text))):
         del places[slice(*hidden.span())]
     return _HIDDEN.sub("", text).replace("\n", " "), places
+
+
+def _apart(marks: re.Match) -> str:
+    behind = marks.string[marks.end() :].lstrip()
+    sign = "×" if behind[0].isnumeric() else " "
+    return sign.ljust(len(marks[0]), "*")
 
 
 def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:

@@ -63,8 +63,8 @@ class Columns:
     ) -> Self:
         """Return the columns by their names, and by `columns`, as of `--columns`.
 
-        An entry of `columns` is ROLE=COLUMN, or a column with a candidate's responses; one with the name of a
-        question is the question. Of a role that no entry has, the column is known by its name. Where no entry names a
+        An entry of `columns` is ROLE=COLUMN, or a column with a candidate's responses; "question" is the
+        question. Of a role that no entry has, the column is known by its name. Where no entry names a
         candidate, every other column with text is one; but where no responses are needed and entries are given, none is.
 
         RecordError for an entry that is wrong, or no responses although some are needed; UnclearArguments for no column or
@@ -266,7 +266,7 @@ def _by_option(entries: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     roles = {}
     responses = []
     for entry in entries:
-        if plain(entry) in NAMES["question"]:  # which is no candidate's name
+        if plain(entry) == "question":  # which is no candidate's name
             entry = "question=" + entry
         role, sign, column = entry.partition("=")
         if not sign or role not in NAMES:
@@ -363,7 +363,7 @@ def _ways(
     if len(runs) > 1 and ANSWERS.isdisjoint(map(plain, runs)):
         yield [*entries[:-2], *runs]
     if either == roles.get("reference"):
-        yield [f"question={roles['question']}", either]
+        yield [*(entry for entry in entries if entry != f"reference={either}"), either]
 
 
 def is_trusted(name: str) -> bool:
