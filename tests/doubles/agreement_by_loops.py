@@ -556,8 +556,8 @@ class Row:
         return float(is_chosen != (self.criterion in WORSE))
 
     def silent(self) -> Counter[str]:
-        """Return model → number of its empty responses that valid verdicts show; a baseline has none."""
-        shown = self.said() if self.verdicts else self.asked
+        """Return model → number of its empty responses that verdicts show, or that a baseline was asked of."""
+        shown = set(chain.from_iterable(map(self.loops.shown, self.verdicts))) or self.asked
         empty = [place for place in shown if not self.loops.length[place]]
         return Counter(map(self.loops.name, empty))
 

@@ -153,7 +153,7 @@ def test_books_are_compared_where_a_passage_is_near(tmp_path):
 
 @each_row("more, said")
 def test_bad_input_gets_one_line(more, said, tmp_path):
-    cases = CASES if more else [case(1, None, a="Take it.")]
+    cases = CASES if more else CASES[2:]  # without a reference, and not in English
     done = check(cases, tmp_path / "out", **more)
     failed(done, said)
-    assert not (tmp_path / "out/claims.jsonl").exists()
+    assert not (tmp_path / "out/check.html").exists()

@@ -189,7 +189,7 @@ def test_many_models_beside_a_baseline_are_tested_together(tmp_path):
 def test_an_empty_answer_is_the_lowest_where_its_verdict_counts(tmp_path):
     cases = [case_of(name, "What helps?", {"a": "Rest.", "b": ""}) for name in "xyz"]
     report = made(tmp_path, [verdict(cases[0], None), *alike(cases[1:], [4, 1])], cases=cases)
-    assert "b gave no answer in 2 cases, which counts as the lowest." in report.told
+    assert "b gave no answer in 3 cases, which a valid verdict counts as the lowest." in report.told
     assert "| verdicts with a score or choice, % |" in report.told
 
 

@@ -8,7 +8,8 @@ A number that is at least twice, or at most half, of every number of its kind in
 is needed. Writes OUTPUT/claims.jsonl as it goes, then check.html (both sentences side by side, the largest factor first),
 check.md, claims.csv and check.json; the same command again checks only what is missing. Not for clinical use.
 
-The exit status is 0; 3 with --fail_if differs if a number differs; 1 if an input or argument is wrong.
+The exit status is 0; 3 with --fail_if differs if a number differs; 1 if an input or argument is wrong, or nothing
+could be checked.
 """
 
 import sys
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.evidence.arguments import EvidenceArguments
-from automedeval.evidence.run import REFERENCE, check_cases, reference_of
+from automedeval.evidence.run import REFERENCE, check_cases
 from automedeval.meta_evaluation import checked as report
 from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import EncoderArguments
@@ -55,10 +56,6 @@ def main() -> None:
     books = args.books(encoder_args, "auto")
     search = books.get("search")
     evidence = "books" if search else REFERENCE
-    if not search and not any(map(reference_of, cases)):
-        raise RecordError(
-            f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books"
-        )
     output = Path(args.output or default_folder("checks", args.cases, "cases"))
     settings = digest([4, books.get("store")])  # 4: the version that stood here
     digests = {case.id: digest([VERSION, case.digest]) for case in cases}
@@ -72,6 +69,11 @@ def main() -> None:
             check_cases(cases, done, digests, evidence, settings, search), missing, unit="answer"
         )
         checked = [response for response in log.records() if response.case_id in digests]
+    if all(response.unread for response in checked):
+        raise RecordError(
+            f"{args.cases}: nothing could be checked: no answer, clearly in English, has such a reference; "
+            "--evidence names books"
+        )
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence)
     lines = [

@@ -4,7 +4,13 @@ Nothing here knows a model, a rubric or a statistic.
 """
 
 from automedeval.records.arguments import check_least, check_patterns, option
-from automedeval.records.errors import AutoMedEvalError, RecordError, errors_at, foreign_errors_at
+from automedeval.records.errors import (
+    AutoMedEvalError,
+    OtherTexts,
+    RecordError,
+    errors_at,
+    foreign_errors_at,
+)
 from automedeval.records.questions import (
     Question,
     key_of,

@@ -3,6 +3,7 @@
     AutoMedEvalError          the base, a ValueError; the message is one readable line
       x RecordError           every reader, writer and loader: a record, a file or an argument
         + UnclearArguments    records/tables/columns.py: a table can be read in several ways
+        + OtherTexts          records/types.py: what was said of a case was said of other texts
       x ChatError             models/endpoint.py, models/decisions.py: no request can be answered
       x Refused               annotation/validation.py: a request to the physicians' page
         + SignedOut           annotation/app.py, status 401
@@ -34,6 +35,10 @@ class AutoMedEvalError(ValueError):
 
 class RecordError(AutoMedEvalError):
     """A record, a file or an argument is wrong; the message names the place and the value."""
+
+
+class OtherTexts(RecordError):
+    """What was said of a case was said of other texts than it has now."""
 
 
 class UnclearArguments(RecordError):

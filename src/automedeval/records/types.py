@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin
 
-from automedeval.records.errors import RecordError, errors_at
+from automedeval.records.errors import OtherTexts, RecordError, errors_at
 from automedeval.records.messages import answer_text, read_conversation
 from automedeval.records.questions import Question, patient_question
 from automedeval.records.thoughts import LONGEST_ANSWER, read_answer
@@ -227,7 +227,7 @@ class LogRecord(Record):
     def check(self, advice: str, *digests: str) -> None:
         """Raise RecordError, with an advice, if the case has changed, see `has_changed`."""
         if self.has_changed(*digests):
-            raise RecordError(
+            raise OtherTexts(
                 f"the texts of case {self.case_id!r} changed after {' by '.join(self.author)!r} "
                 f"read them, or it read another file (of two versions: their order?): {advice}"
             )
@@ -648,9 +648,7 @@ class Verdict(LogRecord):
             return replace(verdict, models=tuple(case.models)).of_case(case)
         judged = as_shown(case, self, with_reference)
         if self.has_changed(case.digest):
-            self.check(
-                "judging with it again renews its verdicts", judged.digest, case.checklist_digest
-            )
+            self.check(RENEWED, judged.digest, case.checklist_digest)
         self.check_fit(len(judged.responses))
         return self
 
@@ -759,6 +757,9 @@ class CheckedResponse(LogRecord):
 REFERENCE = "reference"
 
 
+RENEWED = "judging with it again renews its verdicts"
+
+
 def as_shown(case: Case, verdict: Verdict, with_reference: bool = True) -> Case:
     """Return the case with the responses that the teacher was shown: the case's, or these and the reference.
 
@@ -770,9 +771,10 @@ def as_shown(case: Case, verdict: Verdict, with_reference: bool = True) -> Case:
     reference = case.reference if with_reference else None
     if reference is not None and models == [*case.models, REFERENCE]:
         return replace(case, responses=(*case.responses, Response(REFERENCE, reference)))
-    raise RecordError(
+    raise OtherTexts(
         f"case {case.id!r}: the verdict of {verdict.judge!r} is on the responses of {', '.join(map(str, models))}, "
-        f"and the case has {', '.join(case.models)}{'' if reference is None else ' and a reference'}"
+        f"and the case has {', '.join(case.models)}{'' if reference is None else ' and a reference'}: "
+        f"{RENEWED}"
     )
 
 

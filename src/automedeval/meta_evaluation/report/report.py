@@ -320,7 +320,8 @@ def _read(
 ) -> Judged:
     """Return the cases of a file, and the verdicts on them."""
     cases = Cases.read(file, **args.judged_table(verdicts, file))
-    return Judged(cases, *read_verdicts(verdicts, cases, args.rubric, scores_only, RESERVED))
+    tables = read_verdicts(verdicts, cases, args.rubric, scores_only, RESERVED, args.main_judge)
+    return Judged(cases, *tables)
 
 
 def _rating_study(

@@ -12,6 +12,7 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import (
     Case,
+    OtherTexts,
     RecordError,
     Verdict,
     errors_at,
@@ -33,6 +34,7 @@ def read_verdicts(
     rubric: str | None = None,
     scores_only: bool = True,
     reserved: Collection[str] = (),
+    main: str | None = None,
 ) -> Tables:
     """Return a table for every judge and rubric of the files, of its verdicts on these cases, in their order; and notes.
 
@@ -43,6 +45,8 @@ def read_verdicts(
         rubric: the user's own rubric's file.
         scores_only: whether every verdict must give scores or choices, and none criteria of a case or words.
         reserved: names that no judge may have.
+        main: the judge, or JUDGE by RUBRIC, that the report is about: of the others, verdicts on texts that have changed are
+            left out, with a note.
 
     Raises:
         RecordError: a verdict that does not fit its case or its rubric, is of another kind, or stands twice; a file without a
@@ -56,16 +60,27 @@ def read_verdicts(
         label, path = named_file(named_path)
         file = verdicts_file(path)
         by_author = defaultdict[Author, list[Verdict]](list)
-        placed = placed_verdicts([file], {case.id: case for case in cases.records})
-        for place, verdict in cases.known(placed, file, "verdict on", notes):
+        outdated = 0
+        for place, verdict in cases.known(placed_verdicts([file]), file, "verdict on", notes):
             if verdict.rubric not in rubrics:
                 run = run_arguments(file.parent / f"run-{verdict.settings}.json")
                 places = (rubric, verdict.rubric.partition("@")[0], run.get("rubric"))
                 rubrics[verdict.rubric] = _rubric(verdict.rubric, places, notes)
             case = cases.case(verdict.case_id)
             with errors_at(place):
+                try:
+                    verdict = verdict.of_case(case)
+                except OtherTexts:
+                    if main in (None, label, verdict.judge, " by ".join(verdict.author)):
+                        raise
+                    outdated += 1
+                    continue
                 _check(case, verdict, rubrics[verdict.rubric], scores_only)
             by_author[verdict.author].append(verdict.for_figures())
+        if outdated:
+            notes.append(
+                f"{file}: verdicts by others than {main}: {outdated} left out, whose texts changed"
+            )
         for author, name in _names(label, by_author).items():
             if name in tables or name in reserved:
                 raise RecordError(
@@ -135,13 +150,15 @@ def _check(case: Case, verdict: Verdict, rubric: Rubric | None, scores_only: boo
 
 def _check_checklist(case: Case, checklist: Mapping[str, object]) -> None:
     """Raise RecordError unless a checklist says of each criterion of its case whether it is met, with a probability or null."""
-    for key, kind in (("met", bool), ("met_probabilities", int | float)):
+    for key, kind, allowed in (
+        ("met", bool, "true, false or null"),
+        ("met_probabilities", int | float, "null or a number from 0 to 1"),
+    ):
         entries = checklist.get(key)
         if not isinstance(entries, list) or len(entries) != len(case.criteria):
             raise RecordError(f"{key!r} has not one entry for each criterion of case {case.id!r}")
         for entry in entries:
             if entry is not None and not (isinstance(entry, kind) and 0 <= entry <= 1):
-                allowed = "true, false or null" if kind is bool else "null or a number from 0 to 1"
                 raise RecordError(f"{key!r} must hold {allowed}, not {entry!r:.40}")
 
 

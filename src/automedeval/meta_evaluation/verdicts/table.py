@@ -479,8 +479,8 @@ class VerdictTable:
 
     @property
     def silent(self) -> ndarray:
-        """Whether each response is empty, and a valid verdict shows it or it has criteria: bool [responses]."""
-        return self.cases.empty & (self.on_criteria | self.shown(self.is_valid))
+        """Whether each response is empty, and a verdict shows it or it has criteria: bool [responses]."""
+        return self.cases.empty & (self.on_criteria | self.shown())
 
     @cached_property
     def unread(self) -> ndarray:
