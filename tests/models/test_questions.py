@@ -80,7 +80,7 @@ def test_decisions_give_scores_with_probabilities(tmp_path):
     expected = [verdict.expected_scores[response] for response in verdict.order]
     assert expected == pytest.approx([3.9, 2.2])
     assert (verdict.extra["probabilities"], verdict.rationale) == (ODDS, None)
-    assert verdict.usage == {"prompt_tokens": 700, "completion_tokens": 0}
+    assert verdict.usage == {"requests": 1, "prompt_tokens": 700, "completion_tokens": 0}
     assert [len(question["choices"]) for question in body["questions"]] == [5, 5]
     assert "What helps" in body["input"][-1]["content"]
 

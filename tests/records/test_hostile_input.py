@@ -100,7 +100,7 @@ def test_an_answer_that_harms_is_invalid(good_files, text):
 def test_an_endpoint_that_sends_deep_json_is_one_line(good_files):
     deep = {"status": 200, "text": DEEP}
     line, _ = refused_by(lambda _: deep, "--cases", "cases.jsonl", "--max_retries", 0)
-    assert "1 not judged, the last: the answer cannot be read: [[[" in line
+    assert "requests without an answer: 1, the last: the answer cannot be read: [[[" in line
     assert len(line) < 1000
 
 

@@ -130,12 +130,9 @@ class Judge(BaseJudge):
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Results:
         chat: Any = self.chat
-        if not self.asks:
-            return chat.answer(prompts, wanted)
-        dialogues = (
-            (at, self._with_odds(prompt)) for at, prompt in enumerate(prompts) if wanted[at]
-        )
-        return chat.follow(dialogues, failed=Answer.of_failure)
+        if self.asks:
+            return chat.answer(prompts, wanted, self._with_odds)
+        return chat.answer(prompts, wanted)
 
     def _with_odds(self, prompt: Prompt) -> Dialogue:
         """Ask a prompt, then for each value of its answer; the answer has their probabilities, if all of them are told."""
@@ -149,7 +146,6 @@ class Judge(BaseJudge):
             reply = yield question
             usage.update(reply.usage)
             odds.append(odds_of(reply, question.options or ()) or {})
-        usage["requests"] = 1 + len(odds)
         return replace(answer, probabilities=tuple(odds) if all(odds) else None, usage=dict(usage))
 
     def prompt(self, request: Request) -> Any:

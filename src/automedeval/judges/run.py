@@ -138,7 +138,7 @@ def refuse_failures(
     failures = judge.chat.failures
     if failures:
         raise RecordError(
-            f"{len(failures)} not judged, the last: {failures[-1]}; "
+            f"requests without an answer: {len(failures)}, the last: {failures[-1]}; "
             f"the {'new batch (see above)' if awaited else 'same command'} tries them again"
         )
     if verdicts and not any(verdict.valid for verdict in verdicts):

@@ -102,7 +102,7 @@ class Answer:
         free: the free text of an answer in parts.
         rivals: what the first token with a letter or digit of an endpoint's text might have been, itself included.
         truncated: the answer reached the limit of new tokens.
-        usage: "prompt_tokens" and "completion_tokens".
+        usage: "prompt_tokens" and "completion_tokens"; of an endpoint "requests" too.
         error: why there is no answer, which makes an invalid verdict: the endpoint refused this prompt, it is `overlong`,
             or the request `failed` and may be answered another time.
     """

@@ -65,12 +65,13 @@ def answer_from_completion(completion: JsonObject) -> Answer:
 
 
 def token_counts(counts: JsonObject) -> dict[str, int]:
-    """Return how many tokens a completion counts, by kind; kinds that it does not count are left out."""
+    """Return what a completion took: a request, and its tokens by kind; kinds that it does not count are left out."""
     details = counts.get("prompt_tokens_details") or {}
     given = {
         "prompt_tokens": counts.get("prompt_tokens"),
         "completion_tokens": counts.get("completion_tokens"),
         "cached_tokens": details.get("cached_tokens") or None,
+        "requests": 1,
     }
     usage = {name: count for name, count in given.items() if isinstance(count, int)}
     cached = usage.get("cached_tokens", 0)

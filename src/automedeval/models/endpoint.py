@@ -59,6 +59,11 @@ def defuse(text: str) -> str:
     return MARK_IN_QUOTATION.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
 
 
+def single(prompt: Prompt) -> Dialogue:
+    """Ask a prompt, and nothing beside it."""
+    return (yield prompt)
+
+
 @dataclass
 class OpenAIChat(Chat):
     """A model behind an OpenAI-compatible endpoint, by its name there; the other arguments are those of `ChatArguments`.
@@ -186,15 +191,19 @@ class OpenAIChat(Chat):
             body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         return {name: value for name, value in body.items() if name not in left_out}
 
-    def answer(self, prompts: Sequence[Prompt], wanted: Wanted = None) -> Answers:
-        """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does."""
+    def answer(
+        self,
+        prompts: Sequence[Prompt],
+        wanted: Wanted = None,
+        dialogue: Callable[[Prompt], Dialogue] = single,
+    ) -> Answers:
+        """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does.
 
-        def single(prompt: Prompt) -> Dialogue:
-            return (yield prompt)
-
+        `dialogue` asks what belongs to a prompt beside it, and returns the answer.
+        """
         chosen = compress(enumerate(prompts), wanted or repeat(True))
         return self.follow(
-            ((index, single(prompt)) for index, prompt in chosen), failed=Answer.of_failure
+            ((index, dialogue(prompt)) for index, prompt in chosen), failed=Answer.of_failure
         )
 
     def follow(
