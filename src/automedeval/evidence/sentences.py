@@ -21,10 +21,9 @@ _ABBREVIATION = re.compile(
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤>]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKS = r"(?:[*_`]|</?(?:b|i|u|em|strong)>)+"
-# Emphasis that keeps two words apart, "<b>Adults</b>500 mg"; between numbers it is a sign of times, "12*500 mg", and "on day
-# 10 **500 mg**" has two.
+# Emphasis that keeps two words apart, "<b>Adults</b>500 mg", or two numbers, "12*500 mg" and "on day 10 **500 mg**".
 _BETWEEN = re.compile(
-    rf"(?i)(?<=[^\W_]){_MARKS}(?=[^\W_])|(?<=\d\s){_MARKS}(?=\w)|(?<=\d){_MARKS}(?=\s\d)"
+    rf"(?i)(?<=[^\W\d_]){_MARKS}(?=[^\W_])|(?:(?<=\d)|(?<=\d\s)){_MARKS}(?=\s?[\d½¼¾⅓⅔])"
 )
 # Other emphasis; tags; blanks at a line break; and the full stops in "b.i.d.".
 _HIDDEN = re.compile(
@@ -87,17 +86,11 @@ def spans(text: str) -> Iterator[Span]:
 
 def plain(text: str) -> tuple[str, list[int]]:
     """Return a sentence on one line and without emphasis, and the place of each of its characters."""
-    text = _BETWEEN.sub(_apart, text)
+    text = _BETWEEN.sub(lambda marks: "×".ljust(len(marks[0]), "*"), text)
     places = list(range(len(text)))
     for hidden in reversed(list(_HIDDEN.finditer(text))):
         del places[slice(*hidden.span())]
     return _HIDDEN.sub("", text).replace("\n", " "), places
-
-
-def _apart(marks: re.Match) -> str:
-    behind = marks.string[marks.end() :].lstrip()
-    sign = "×" if behind[0].isnumeric() else " "
-    return sign.ljust(len(marks[0]), "*")
 
 
 def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:

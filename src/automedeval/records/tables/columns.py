@@ -6,7 +6,7 @@ with its responses. A long table has a row for each response: the columns questi
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Self
@@ -81,7 +81,7 @@ class Columns:
         doubt = _add_known(roles, free, is_wide=bool(responses))
         unknown = [name for name in free if not is_known(name)]
         texts = [name for name in unknown if _has_text(name, rows)]
-        guess = unsure = either = ""
+        guess = unsure = ""
         textless = []
         if "question" not in roles:
             doubt = "no column is called question"
@@ -96,15 +96,17 @@ class Columns:
             unsure = _add_answer(roles, texts)
         elif is_open:
             textless = [name for name in unknown if name not in texts]
-            either = _add_reference(roles, texts, least_responses)
-            unsure = either and f"{either!r} may be the reference, or a candidate's responses"
+            unsure = _add_reference(roles, texts, least_responses)
             responses = [name for name in texts if name not in roles.values()]
         doubt = doubt or guess or unsure
         is_answered = responses or "answer" in roles or not least_responses
         if not (roles["question"] and is_answered):
             raise RecordError(f"{path}: {doubt or 'no column has responses'}; {listed}")
         if doubt:
-            ways = _ways(roles, responses, texts if guess else [], either)
+            entries = [f"{role}={name}" for role, name in roles.items()]
+            ways = [[*entries, *responses]]
+            if guess and len(texts) > 1 and ANSWERS.isdisjoint(map(plain, texts)):
+                ways.append([*entries[:-2], *texts])  # of runs of several models
             raise UnclearArguments(f"{path}: {doubt}; {listed}", *ways)
         return cls(roles, tuple(responses), tuple(textless))
 
@@ -340,7 +342,7 @@ def _add_answer(roles: dict[str, str], texts: Sequence[str]) -> str:
 
 
 def _add_reference(roles: dict[str, str], texts: Sequence[str], least_responses: int) -> str:
-    """Add to role → column, of a wide table without a reference, the first one that may be it; return it if it is in doubt.
+    """Add to role → column, of a wide table without a reference, the first one that may be it; return that it is in doubt.
 
     In doubt is a column that is called answer beside others, or alone where no responses are needed, and one whose name has
     a word of a trusted answer.
@@ -350,20 +352,8 @@ def _add_reference(roles: dict[str, str], texts: Sequence[str], least_responses:
         is_answer = plain(name) in ANSWERS and not is_one
         if is_answer or is_trusted(name):
             roles.setdefault("reference", name)
-            return name
+            return f"{name!r} may be the reference, or a candidate's responses (if the only ones: --columns {name!r})"
     return ""
-
-
-def _ways(
-    roles: dict[str, str], responses: Sequence[str], runs: Sequence[str], either: str
-) -> Iterator[list[str]]:
-    """Yield the entries of `--columns` that may answer a doubt, with columns that may be of runs, or one that may be either."""
-    entries = [f"{role}={name}" for role, name in roles.items()]
-    yield [*entries, *responses]
-    if len(runs) > 1 and ANSWERS.isdisjoint(map(plain, runs)):
-        yield [*entries[:-2], *runs]
-    if either == roles.get("reference"):
-        yield [*(entry for entry in entries if entry != f"reference={either}"), either]
 
 
 def is_trusted(name: str) -> bool:
