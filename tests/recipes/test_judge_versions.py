@@ -169,7 +169,7 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
         "--baseline v1 ",
         "v2 is not clearly different from v1",  # four cases are few
         "worse in 3 of 4 cases and better in 1.",
-        "Where a model is worse, its largest drop first: “",
+        "Worse cases, each model's largest drop first: “",
     )
     other = judged(Path("verdicts/mon"), *versions, baseline="v2")
     told(other, "--baseline v2 --output verdicts/mon/out/report")

@@ -21,7 +21,8 @@ NEAR = 400  # characters before a number that may make it a limit: tables pad th
 FACTOR = 2.0  # the least that is marked
 SLIP = 10.0  # what is marked above a lower limit, and of doses per kg where only one says of which time
 A_DAY = " a day"
-DAILY = "daily"  # or "every day", which may be more often than once; or "each year", which is seldom of a dose
+# Or "every day", which may be more often than once; or "each year", which is seldom of a dose
+DAILY = "daily"
 ROUNDING = 1e-5  # of what is twice as often: an hour is no round part of a day
 _KNOWN: JsonObject = packaged("evidence", "numbers")
 

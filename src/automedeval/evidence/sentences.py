@@ -21,7 +21,8 @@ _ABBREVIATION = re.compile(
 )
 _BULLET = re.compile(r"\s*(?:[-*+–]\s+|[•◦▪‣·➤>]\s*|(?:\d{1,2}[.)]|[a-z]\)|#{1,6})\s+)")
 _MARKS = r"(?:[*_`]|</?(?:b|i|u|em|strong)>)+"
-# Emphasis that keeps two words apart, "<b>Adults</b>500 mg", or two numbers, "12*500 mg" and "on day 10 **500 mg**".
+# Emphasis that keeps two words apart, "<b>Adults</b>500 mg", or two numbers, "12*500 mg" and
+# "on day 10 **500 mg**".
 _BETWEEN = re.compile(
     rf"(?i)(?<=[^\W\d_]){_MARKS}(?=[^\W_])|(?:(?<=\d)|(?<=\d\s)){_MARKS}(?=\s?[\d½¼¾⅓⅔])"
 )
@@ -34,8 +35,8 @@ _HIDDEN = re.compile(
 _RULE = re.compile(r"(?m)\s*\|[-:| ]+\|\s*$")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _HEADING = re.compile(r"#{1,6}\s[^\n]*|(?:\*\*[^*\n]*[^*\n.]\*\*|__[^*\n]*[^*\n.]__):?")
-# A heading; a line of cells; or lines of which each goes on in the next: it is long or ends in a number, and the next
-# begins with a small letter or a number, and has no label ("12 years and over: 4 g").
+# A heading; a line of cells; or lines of which each goes on in the next: it is long or ends in a
+# number, and the next begins with a small letter or a number, and has no label ("12 years: 4 g").
 _LINE = re.compile(
     r"(?m)^(?:[^\S\n]*+(?:#|[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$|[^\s|][^\n\t|]*[\t|]|\|)[^\n]*"
     r"|[^\n]*\S(?:(?:(?<=\d)|(?<=[^\n]{50}))(?<![.!?…:;|])(?!(?<=\d)\s+\d)[ \r]?\n(?![^\S\n]*[*_]{2}[^*\n]+[*_]{2}:?[^\S\n]*$)"
@@ -85,7 +86,7 @@ def spans(text: str) -> Iterator[Span]:
 
 
 def plain(text: str) -> tuple[str, list[int]]:
-    """Return a sentence on one line and without emphasis, and the place of each of its characters."""
+    """Return a sentence on one line and without emphasis, and the place of each character."""
     text = _BETWEEN.sub(lambda marks: "×".ljust(len(marks[0]), "*"), text)
     places = list(range(len(text)))
     for hidden in reversed(list(_HIDDEN.finditer(text))):

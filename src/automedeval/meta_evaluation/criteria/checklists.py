@@ -1,9 +1,10 @@
 """Certify a judge of criteria: compare what it says of each criterion with physicians' labels.
 
-An item is one criterion of one response (`Cases.items`). Physicians' majority is strict: an item without one counts in the
-pooled figures alone. Of several runs an item counts by the share that calls it met: half right where half are. Criteria that no
-run read count as wrong in both accuracies and are left out of the other figures, each of which has its own n; `read_rate` says
-how many there are.
+An item is one criterion of one response (`Cases.items`). Physicians' majority is strict: an item
+without one counts in the pooled figures alone. Of several runs an item counts by the share that
+calls it met: half right where half are. Criteria that no run read count as wrong in both accuracies
+and are left out of the other figures, each of which has its own n; `read_rate` says how many there
+are.
 """
 
 from functools import partial
@@ -131,7 +132,8 @@ def measures(
     """Return the figures of a judge as statistics.
 
     Args:
-        met, chance: float [items], the share of the runs that call each met and the mean probability, NaN where it is unread.
+        met: float [items], the share of the runs that call each met, NaN where it is unread.
+        chance: float [items], the mean probability of it, NaN where there is none.
     """
     case, judged, size = cases.case_of_item, is_known(majority), len(cases)
     is_sure = judged & is_known(chance)

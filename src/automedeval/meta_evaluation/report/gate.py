@@ -29,8 +29,8 @@ def compare_two(
 ) -> tuple[JsonObject, list[str]]:
     """Compare two candidates on the cases in which both have a score.
 
-    A case without a score of both is left out and counted. The gate stays undecided if there are too many of them, or if the
-    judge was not the same for both.
+    A case without a score of both is left out and counted. The gate does not pass if there are
+    too many of them, and stays undecided if the judge was not the same for both.
 
     Args:
         notes: those on the files.
@@ -58,7 +58,8 @@ def compare_two(
     result = gate(differences, by, float(np.ptp(row.judge.scale)), cases.cluster_of[sides[0]])
     both = len(differences)
     counted = cases.panel.case[sides[0][is_known(differences)]]
-    notes = [*notes, f"bounds are over {units_of([cases.records[number] for number in counted])}"]
+    units = units_of([cases.records[number] for number in counted])
+    notes = [*notes, f"bounds are over {units}"]
     of_either = np.isin(cases.model_of, [cases.models.index(name) for name in names])
     asked = len(np.unique(cases.panel.case[of_either]))
     lacking = asked - result.cases
@@ -69,10 +70,8 @@ def compare_two(
         why = f"more than {MOST_INVALID:.0%} of the cases have no score of both"
     elif result.status == UNDECIDED and result.mean is not None:
         many = "no number of" if result.needed is None else f"about {result.needed:,}"
-        why = (
-            f"{many} cases or clusters would do, if the difference is as estimated "
-            f"(power {POWER:.0%})"
-        )
+        kind = "cases" if units == "cases" else "clusters"
+        why = f"{many} {kind} would do, if the difference is as estimated (power {POWER:.0%})"
     if why:
         result = replace(result, status=UNDECIDED)
         notes.append(f"undecided: {why}")

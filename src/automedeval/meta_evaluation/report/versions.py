@@ -85,10 +85,11 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
 
 
 def _renamed(cases: Cases, names: Mapping[str, str]) -> dict[str, Case]:
-    """Return id in the file → case with its id in the joined file, in the order of the file; `names` are those of the models.
+    """Return id in the file → case with its id in the joined file, in the order of the file.
 
-    A case without an own id gets that of its question. Of equal cases the first is taken. Different ones with one question
-    have their texts in the id too: only their order would pair them with other texts.
+    A case without an own id gets that of its question. Of equal cases the first is taken. Different
+    ones with one question have their texts in the id too: only their order would pair them with
+    other texts. `names` are those of the models.
     """
     by_id = defaultdict[str, dict[str, Case]](dict)  # → texts → case
     for number in cases.file_order:

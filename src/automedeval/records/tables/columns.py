@@ -63,9 +63,10 @@ class Columns:
     ) -> Self:
         """Return the columns by their names, and by `columns`, as of `--columns`.
 
-        An entry of `columns` is ROLE=COLUMN, or a column with a candidate's responses; "question" is the
-        question. Of a role that no entry has, the column is known by its name. Where no entry names a
-        candidate, every other column with text is one; but where no responses are needed and entries are given, none is.
+        An entry of `columns` is ROLE=COLUMN, or a column with a candidate's responses; "question"
+        is the question. Of a role that no entry has, the column is known by its name. Where no
+        entry names a candidate, every other column with text is one; but where no responses are
+        needed and entries are given, none is.
 
         RecordError for an entry that is wrong, or no responses although some are needed; UnclearArguments for no column or
         several with the question, or one that may be the reference or a candidate's.
