@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 from doubles.agreement_study import asked, case_of, made, read
-from doubles.criteria_study import ANNOTATORS, CRITERIA, label_of, verdict_by
+from doubles.criteria_study import ANNOTATORS, label_of, verdict_by
 from programs import failed
 from sklearn import metrics
 from tables import each_row
@@ -94,6 +94,10 @@ def degenerate_study(seed):
             odds.append(chance)
             rows.append((is_met, chance, votes))
         verdicts.append(verdict_by(case, 0, met, odds))
+        if not unread:  # a second run: each counts half
+            again = [rng.random() < said for _ in met]
+            verdicts.append(verdict_by(case, 0, again, odds, run=1))
+            rows += [(is_met, *rest) for is_met, (_, *rest) in zip(again, rows[-len(met) :])]
     return {"cases": cases, "verdicts": verdicts, "ratings": labels}, rows
 
 
@@ -109,19 +113,6 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
     for name, figure in figures.items():
         assert figure["value"] == pytest.approx(expected.get(name))
         assert figure["value"] is not None or figure["reason"]
-
-
-def test_each_of_two_runs_counts_half(tmp_path):
-    case = case_of("c", "Q?", {"m": "A."}, criteria=CRITERIA)
-    truth = [True, True, False]
-    runs = [[True, False, False], [True, True, True]]
-    verdicts = [verdict_by(case, 0, met, [None] * 3, run=run) for run, met in enumerate(runs)]
-    words = ["met" if vote else "not_met" for vote in truth]
-    labels = [label_of(case, "m", each, "d", word) for each, word in zip(CRITERIA, words)]
-    figures = certificate(made(tmp_path, cases=[case], verdicts=verdicts, ratings=labels))
-    rows = [(said, None, [vote]) for met in runs for said, vote in zip(met, truth)]
-    for name, value in of_scikit_learn(rows).items():
-        assert figures["judges"]["j"][name]["value"] == pytest.approx(value)
 
 
 def test_each_physician_stands_beside_the_majority_of_the_others(study, tmp_path):
