@@ -118,18 +118,6 @@ def test_of_a_table_with_an_answer_a_row_the_row_is_that_of_the_answer(tmp_path)
     assert "row 2" in (tmp_path / "out/check.html").read_text()
 
 
-def test_a_safe_answer_that_warns_of_a_dose_is_not_marked(tmp_path):
-    bad = "Take 1200 mg of ibuprofen every 8 hours."
-    reference = "Take 400 mg of ibuprofen every 8 hours. Rest the ankle and put ice on it."
-    cases = []
-    for number, text in enumerate(ROWS["answers that warn"].values()):
-        safe = text.replace("BAD", bad)
-        cases.append(case(number, reference, safe=safe, bad=f"Rest the ankle. {bad}"))
-    succeeded(check(cases, tmp_path / "out"))
-    models = [model for _, model in marked(tmp_path / "out")]
-    assert models == ["bad"] * len(cases)
-
-
 @needs_encoder
 def test_books_are_compared_where_a_passage_is_near(tmp_path):
     book = tmp_path / "book.md"

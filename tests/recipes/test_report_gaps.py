@@ -25,9 +25,9 @@ from doubles.agreement_study import (
 )
 from doubles.criteria_study import label_of, verdict_by
 from doubles.own_rubric import own_rubric
-from programs import error_line, failed, run_command, succeeded
+from programs import error_line, failed
 from scipy.stats import ttest_1samp
-from tables import each_row, rows_of, write_csv
+from tables import each_row, rows_of
 
 from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.agreement.baselines import ABOVE_OTHERS
@@ -447,31 +447,6 @@ def test_choices_are_compared_with_a_judge_of_pairs_as_a_whole_where_it_lacks_th
     )
     report = made(tmp_path, choices_of_a(cases), **given)
     assert shares_of(report, "P") == pytest.approx({"Correctness": 1, "overall": 4 / 6})
-
-
-def test_a_question_that_stands_twice_in_a_file_is_not_paired_by_its_order(tmp_path):
-    versions = []
-    verdicts = []
-    for name, rows in ROWS["a question that stands twice"].items():
-        file = write_csv(tmp_path / f"{name}.csv", ("question", "answer"), rows)
-        out = tmp_path / name
-        succeeded(
-            run_command("judge", file, judge="baseline:longer text", output=out, blank="skip")
-        )
-        versions.append(f"{name}={file}")
-        verdicts.append(out)
-    shown = Verdict.from_dict(read(out / "verdicts.jsonl")[-1])
-    rated = {
-        "case_id": shown.case_id,
-        "judge": shown.judge,
-        "annotator": "a",
-        "criterion": "tone",
-        "score": 1,
-        "verdict_digest": shown.digest,
-    }
-    report = made(tmp_path, tuple(verdicts), cases=tuple(versions), blank="skip", ratings=[rated])
-    assert report.result["cases"]["responses"] == 8, "one answer is both versions' to one question"
-    assert "in the 2 of 6 cases with a score of both. It is worse in 1 of 2 cases" in report.said
 
 
 def test_criteria_of_answers_that_were_not_asked_about_are_no_errors(tmp_path):

@@ -209,13 +209,12 @@ def test_the_exit_status_tells_the_result(tmp_path, loss, cases, cluster, status
     assert (cluster > 1) == (f"over {cases // cluster} clusters of cases" in done.stdout)
 
 
-def test_an_invalid_verdict_is_left_out_and_with_many_it_never_passes(tmp_path):
+def test_an_invalid_verdict_is_left_out_and_many_may_still_be_lower(tmp_path):
     given = study(0, invalid=40)
     given["verdicts"][-1]["expected_scores"] = None
     done = asked(tmp_path, **given, **GATE)
     figures = ", expected scores (359 of 360 verdicts have expected ones): "
     told(done, figures, "40 of 400 cases without a score of both", "on 360 cases")
-    assert asked(tmp_path, **study(0, invalid=41), **GATE).returncode == 4
     many = asked(tmp_path, **study(1, invalid=41), **GATE)
     assert many.returncode == 3
     record = Report(tmp_path / "out", "").json("gate")

@@ -18,10 +18,13 @@ from automedeval.records.log import Log
 from automedeval.records.run_record import run_arguments, run_date
 
 
-def verdict_log(folder: Path, judge: BaseJudge, **options: Any) -> Log:
-    """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `options` are the others of `Log`."""
+def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, **options: Any) -> Log:
+    """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `options` are the others of `Log`.
+
+    `settings` is the judge's fingerprint by default.
+    """
     file = folder / "verdicts.jsonl"
-    return Log(file, Verdict, judge.author, judge.fingerprint, **options)
+    return Log(file, Verdict, judge.author, settings or judge.fingerprint, **options)
 
 
 def settings_alike(judge: BaseJudge, folder: Path, again: bool) -> list[str]:
