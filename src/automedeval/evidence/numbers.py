@@ -141,8 +141,10 @@ _PATTERNS = {
     r"(?:(?:every|each) |q ?(?=\d))(?:@range[ -]?|(?P<times>@turns) )?(?P<period>@periods)s?\b(?! counts)",
     # "Bi-monthly" has two readings.
     "adverb": r"\b(?<!\w-)(?<!\b(?-i:a) )(?<!\bthe )(?P<period>@adverbs)\b@alone",
+    # How an amount may begin: at most places of a text it cannot.
+    "begins": r"(?=[<≤>≥]|(?<![^\Wq])[-−–\d½¼¾⅓⅔.abefhlmnostu])",
     # A temperature has its sign, and below zero no limit: "below -20 °C" is more by its size.
-    "amount": r"(?P<below>(?:\b(?:below|under|up to|at (?:least|most)|(?:less|more) than) |[<≤>≥] ?)?"
+    "amount": r"@begins(?P<below>(?:\b(?:below|under|up to|at (?:least|most)|(?:less|more) than) |[<≤>≥] ?)?"
     r"(?<![\w.,·°)/])(?<!° )(?:[-−–]|minus )(?=(?:[\d.,]+|@in_words@hundreds)"
     r"(?: ?(?:to|and|or|[-–—]) ?(?:[-−–]|minus )[\d.,]+)?@gap(?:°|degree|celsius|f(?:ahrenheit)?\b)))?"
     r"@halved@range@gap(?P<unit>@unit)s?(?!\w|\.s\b)(?!@other)@base(?(below)(?: or (?:less|below|above|more|higher))?)",

@@ -78,11 +78,12 @@ def spans(text: str) -> Iterator[Span]:
         start = end = 0
         for start, end in _sentences(written, bullet.end() if bullet else 0):
             yield Span(line.start() + start, line.start() + end, above)
-        words = plain(written[start:end])[0].strip(" :|#")
         if heading:
-            lists = [(-2, words)]  # which no indent takes away
-        elif _opens_list(written.rstrip(" *_"), text[line.end() :].lstrip("\n")):
-            lists.append((-1 if _TABLE.search(written) else indent, words))
+            indent = -2  # which no indent takes away
+        elif _TABLE.search(written):
+            indent = -1
+        if heading or _opens_list(written.rstrip(" *_"), text[line.end() :].lstrip("\n")):
+            lists.append((indent, plain(written[start:end])[0].strip(" :|#")))
 
 
 def plain(text: str) -> tuple[str, list[int]]:
@@ -90,8 +91,10 @@ def plain(text: str) -> tuple[str, list[int]]:
     text = _BETWEEN.sub(lambda marks: "×".ljust(len(marks[0]), "*"), text)
     places = list(range(len(text)))
     for hidden in reversed(list(_HIDDEN.finditer(text))):
-        del places[slice(*hidden.span())]
-    return _HIDDEN.sub("", text).replace("\n", " "), places
+        start, end = hidden.span()
+        del places[start:end]
+        text = text[:start] + text[end:]
+    return text.replace("\n", " "), places
 
 
 def _sentences(line: str, start: int) -> Iterator[tuple[int, int]]:
