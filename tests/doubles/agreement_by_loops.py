@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, combinations
-from operator import sub
 from statistics import median, multimode
 from typing import Any
 
 import numpy as np
 from factories import Json
-from scipy.stats import pearsonr, spearmanr
+from scipy.stats import pearsonr, rankdata, spearmanr
 
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
@@ -412,18 +411,23 @@ class Loops:
         if len(self.annotators) < 2:
             return {}
         tables = []
-        points = []
+        points = {"spearman": [], "pearson": []}
         for name in self.annotators:
             shared = self.shared(name)
-            means = [mean(side) for side in zip(*shared.values())]
-            points.append({place: tuple(map(sub, both, means)) for place, both in shared.items()})
+            scores = np.array([*shared.values()]).reshape(-1, 2)
+            sides = {"spearman": rankdata(scores.round(9), axis=0), "pearson": scores}
+            for kind, of_rater in sides.items():
+                rows = of_rater - of_rater.mean(axis=0) if shared else []
+                points[kind] += zip((number for number, _ in shared), map(tuple, rows))
             if self.anonymous:
                 sides = [dict(zip(shared, side)) for side in zip(*shared.values())] or [{}, {}]
                 others, own = map(self.relations, sides)
                 tables.append({pair: (others[pair], own[pair]) for pair in self.pairs})
             else:
                 tables.append({pair: self.beside_others(name, pair) for pair in self.pairs})
-        return {"ceiling": accuracies(*tables) | correlations(*points)}
+        by_pearson = partial(correlation, "pearson")
+        correlated = {kind: figure(both, by_pearson) for kind, both in points.items()}
+        return {"ceiling": accuracies(*tables) | correlated}
 
     def beside_others(self, annotator: str, pair: Pair) -> tuple:
         """Return the relations of the others and of an annotator, over the criteria on which both rated both responses."""

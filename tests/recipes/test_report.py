@@ -58,6 +58,15 @@ def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
     assert "One rater only: the agreement between people is not known." in report.told
 
 
+def test_raters_of_many_equal_ratings_are_ranked_each_by_himself(tmp_path):
+    twos = [case["id"] for case in read(CASES)[:5]]
+    ratings = [
+        rating | {"score": 2 if rating["case_id"] in twos else 5} for rating in read(RATINGS)
+    ]
+    report = made(tmp_path, agreeing_verdicts(), ratings=[ratings[0] | {"score": 4}, *ratings[1:]])
+    assert report.result["people"]["ceiling"]["spearman"]["value"] > 0.9
+
+
 def test_raters_who_did_not_rate_all_are_partly_crossed_and_it_is_said(tmp_path):
     report = made(tmp_path, agreeing_verdicts(), ratings=read(RATINGS)[5:])
     result = report.result

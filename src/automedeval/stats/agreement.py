@@ -167,14 +167,15 @@ def correlations(panel: Panel, people: ndarray, judge: ndarray) -> Statistics:
     """Return the correlations of scores [responses] of people and of a judge, over all responses that both scored."""
     return {
         "spearman": rank_correlation(panel, people, judge),
-        "pearson": _pearson(panel, people, judge),
+        "pearson": pearson(panel, people, judge),
     }
 
 
 NOT_CONSTANT = "undefined: all scores of one side are the same"
 
 
-def _pearson(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
+def pearson(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
+    """Return Pearson's correlation over all responses that both scored."""
     both = is_known(people) & is_known(judge)
     x = centred(people, both)
     y = centred(judge, both)

@@ -45,6 +45,7 @@ from automedeval.stats.agreement import (
     concordance,
     correlations,
     most_frequent,
+    pearson,
 )
 from automedeval.stats.bootstrap import (
     SHARE,
@@ -236,8 +237,11 @@ def _people(cases: Cases, people: People) -> JsonObject:
     beside_others = people.leave_one_out()
     if beside_others is None:
         return record | {"reason": people.alone}
-    raters, relations, scores = beside_others
-    record["ceiling"] = accuracies(raters, *relations) | correlations(raters, *scores)
+    raters, relations, scores, ranks = beside_others
+    record["ceiling"] = accuracies(raters, *relations) | {
+        "spearman": pearson(raters, *ranks),
+        "pearson": pearson(raters, *scores),
+    }
     tables = dict(zip(people.criteria, people.ratings))
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator(alike=True)

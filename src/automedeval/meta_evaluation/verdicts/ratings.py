@@ -11,6 +11,7 @@ from itertools import zip_longest
 from operator import attrgetter
 
 import numpy as np
+import scipy
 from numpy import ndarray
 
 from automedeval.meta_evaluation.verdicts.cases import Cases, Placed
@@ -136,7 +137,9 @@ class People:
         """People's score of each response, the mean over criteria of the mean over annotators: float [responses]."""
         return mean_along(mean_along(self.compared, 2), 0)
 
-    def leave_one_out(self) -> tuple[Panel, list[ndarray], list[ndarray]] | None:
+    def leave_one_out(
+        self,
+    ) -> tuple[Panel, list[ndarray], list[ndarray], list[ndarray]] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
         Both are means over the same criteria. Of two responses these are the ones on which the
@@ -145,27 +148,37 @@ class People:
         relations are those of the scores, as in `gaps`.
 
         Returns:
-            The panel once for each rater; the relations by the others and by the rater, float [pairs]; and their scores, float
-            [responses].
+            The panel once for each rater; the relations by the others and by the rater, float [pairs]; their scores, and the
+            ranks of these for the rater alone, float [responses], less the means for the rater: a strict one is not one who
+            disagrees.
         """
         if len(self.annotators) < 2:
             return None
         raters = self.panel.stacked(len(self.annotators))
-        scores = _beside_others(self.compared, self.panel.case)
+        sides = _beside_others(self.compared, self.panel.case)
+        scores = list(map(_pooled, sides))
+        ranks = [
+            _pooled(scipy.stats.rankdata(np.round(side, 9), axis=0, nan_policy="omit"))
+            for side in sides
+        ]
         if self.raters == "anonymous":
-            return raters, list(map(raters.relations, scores)), scores
+            return raters, list(map(raters.relations, scores)), scores, ranks
         first, second = self.panel.pairs
         gaps = _beside_others(self.compared[:, first] - self.compared[:, second])
-        return raters, list(map(relation_of, gaps)), scores
+        return raters, [relation_of(gap).T.ravel() for gap in gaps], scores, ranks
+
+
+def _pooled(side: ndarray) -> ndarray:
+    """Return the values [responses, raters] less the mean of each rater's: float [raters × responses]."""
+    return (side - mean_along(side, 0)).T.ravel()
 
 
 def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarray]:
-    """Return the mean of the others and the rater's own, over the criteria with both: each float [raters × units].
+    """Return the mean of the others and the rater's own, over the criteria with both: each float [units, raters].
 
     Args:
         ratings: float [criteria, units, raters].
-        case: the case of each unit, of responses; their criteria are then those that all such responses of the case have, and
-            each side is less its mean for the rater: a strict one is not one who disagrees.
+        case: the case of each unit, of responses; their criteria are then those that all such responses of the case have.
     """
     there = is_known(ratings)
     total, count = np.nansum(ratings, axis=2, keepdims=True), there.sum(axis=2, keepdims=True)
@@ -173,10 +186,7 @@ def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarra
     both = there & is_known(others)
     if case is not None:
         both &= _shared(both, case)
-    sides = [mean_along(only(values, both), 0) for values in (others, ratings)]
-    if case is not None:
-        sides = [side - mean_along(side, 0) for side in sides]
-    return [side.T.ravel() for side in sides]
+    return [mean_along(only(values, both), 0) for values in (others, ratings)]
 
 
 def _shared(there: ndarray, case: ndarray) -> ndarray:
