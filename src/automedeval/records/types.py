@@ -79,10 +79,12 @@ def check_number(value: float, name: str) -> None:
 
 def take(record: Any, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
     """Return `record[name]` after checking its type; for a missing key the default, if there is one."""
-    if not isinstance(record, dict):
-        raise RecordError(f"expected an object, found {_shown(record)}")
-    value = record.get(name, default)
-    if type(value) in kinds and type(value) is not float:
+    try:
+        value = record.get(name, default)
+    except AttributeError:
+        raise RecordError(f"expected an object, found {_shown(record)}") from None
+    kind = type(value)
+    if kind in kinds and kind is not float:
         return value  # as nearly always
     if value is ...:
         raise RecordError(f"{name!r} is missing; found the keys {sorted(record)}")
@@ -233,6 +235,17 @@ class LogRecord(Record):
             )
 
 
+@cache  # one text for all cases
+def _model_name(name: str) -> str:
+    if not name.strip():
+        raise RecordError("a response's 'model' must not be empty")
+    if name in RESERVED_MODELS:
+        raise RecordError(
+            f"a model cannot be called {name!r}: the word is an answer of pairwise rubrics"
+        )
+    return sys.intern(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Response(Record):
     """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer.
@@ -255,16 +268,9 @@ class Response(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        if isinstance(record, dict) and "text" in record:
-            record = record | {"text": answer_text(record["text"], "text")}
-        model = sys.intern(str(take(record, "model", (str,))))  # one text for all cases
-        text, notes = read_answer(take(record, "text", (str,)))
-        if not model.strip():
-            raise RecordError("a response's 'model' must not be empty")
-        if model in RESERVED_MODELS:
-            raise RecordError(
-                f"a model cannot be called {model!r}: the word is an answer of pairwise rubrics"
-            )
+        model = _model_name(take(record, "model", (str,)))
+        text = answer_text(take(record, "text", (str, list, dict)), "text")
+        text, notes = read_answer(take({"text": text}, "text", (str,)))
         if len(text) > LONGEST_ANSWER:
             text, notes = text[:LONGEST_ANSWER], notes | {"cut": True}
         if len(record) > 2:  # beside the model and the text
