@@ -302,6 +302,14 @@ def test_a_large_drop_is_half_of_a_short_scale(tmp_path, maximum, said):
     assert f" --rubric {rubric} --output audits/mine" in report.told
 
 
+def test_peoples_means_are_over_the_cases_in_which_they_rated_every_model(tmp_path):
+    cases = named("ab", 4)
+    ratings = [rating(case["id"], "b", 1) for case in cases[1:]]
+    ratings += [rating(cases[0]["id"], "a", 3), rating(cases[0]["id"], "b", 4)]
+    text = made(tmp_path, alike(cases, (3, 3)), cases=cases, ratings=ratings).text
+    assert re.findall("by people ([0-9.]+) in 1 case", text) == ["3.00", "4.00"]
+
+
 @each_row("scores, last, said")
 def test_a_persons_worst_rating_is_read_first_where_it_is_on_the_judges_scale(
     scores, last, said, tmp_path

@@ -111,12 +111,12 @@ def means_by_model(
     return means
 
 
-def shared_means(cases: Cases, values: ndarray, rated: ndarray | None) -> JsonObject:
+def shared_means(cases: Cases, values: ndarray, rated: ndarray | None = None) -> JsonObject:
     """Return the means of models by a judge's values [responses] in the cases that have one of every model.
 
     Returns:
-        The number of these "cases", of how many "of", the "means" by model, and those of "people" by their scores [responses];
-        where there are no such cases, in all with a value.
+        The number of these "cases", of how many "of", the "means" by model, and those of "people" by their scores [responses],
+        in the ones in which they rated every model; where there are no such cases, in all with a value.
     """
     is_shared = _shared_cases(cases, values)
     there = is_known(values)
@@ -128,7 +128,7 @@ def shared_means(cases: Cases, values: ndarray, rated: ndarray | None) -> JsonOb
         "means": means_by_model(cases, only(values, there)),
     }
     if rated is not None:
-        record["people"] = means_by_model(cases, only(rated, there))
+        record["people"] = shared_means(cases, only(rated, there))["means"]
     return record
 
 
