@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from factories import Json
-from scipy.stats import pearsonr, rankdata, spearmanr
+from scipy.stats import pearsonr, spearmanr
 
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
@@ -408,26 +408,22 @@ class Loops:
 
     def of_people(self) -> Json:
         """Return the agreement of one rater with the mean of the others, of anonymous raters by the scores of responses."""
-        if len(self.annotators) < 2:
-            return {}
         tables = []
-        points = {"spearman": [], "pearson": []}
+        points = []
         for name in self.annotators:
             shared = self.shared(name)
-            scores = np.array([*shared.values()]).reshape(-1, 2)
-            sides = {"spearman": rankdata(scores.round(9), axis=0), "pearson": scores}
-            for kind, of_rater in sides.items():
-                rows = of_rater - of_rater.mean(axis=0) if shared else []
-                points[kind] += zip((number for number, _ in shared), map(tuple, rows))
+            means = [mean(side) for side in zip(*shared.values())]
+            level = mean([self.people[place] for place in shared])
+            for (number, _), both in shared.items():
+                points.append((number, [one - of_all + level for one, of_all in zip(both, means)]))
             if self.anonymous:
                 sides = [dict(zip(shared, side)) for side in zip(*shared.values())] or [{}, {}]
                 others, own = map(self.relations, sides)
                 tables.append({pair: (others[pair], own[pair]) for pair in self.pairs})
             else:
                 tables.append({pair: self.beside_others(name, pair) for pair in self.pairs})
-        by_pearson = partial(correlation, "pearson")
-        correlated = {kind: figure(both, by_pearson) for kind, both in points.items()}
-        return {"ceiling": accuracies(*tables) | correlated}
+        correlated = figure(points, partial(correlation, "pearson"))
+        return {"ceiling": accuracies(*tables) | {"pearson": correlated}} if points else {}
 
     def beside_others(self, annotator: str, pair: Pair) -> tuple:
         """Return the relations of the others and of an annotator, over the criteria on which both rated both responses."""

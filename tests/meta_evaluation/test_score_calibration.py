@@ -174,7 +174,7 @@ def test_of_responses_that_nothing_is_said_of_only_an_empty_one_has_a_score_the_
 FALLING = [replace(each, score=5 - each.score) for each in RATINGS]
 FAULTS = {
     f"^9 rated cases .* needs {FEWEST} at least": [VERDICTS[:9]],
-    "^0 rated cases with a score": [VERDICTS, []],
+    "^no rating is of a case": [VERDICTS, []],
     "ratings do not rise": [VERDICTS, FALLING],
     "is off feedbackqa@1's scale": [VERDICTS, [replace(RATINGS[0], score=5)]],
 }

@@ -179,7 +179,7 @@ def test_one_file_of_rated_and_other_cases_is_enough(args, tmp_path):
         assert (one / name).read_bytes() == (args.out / name).read_bytes()
     elsewhere = people([replace(study(1)[0], case_id="elsewhere")], rubric=AUTOMEDEVAL)
     ratings = write(tmp_path / "some.jsonl", elsewhere)
-    failed(args.calibrate(ratings=ratings), "0 rated cases with a score")
+    failed(args.calibrate(ratings=ratings), "no rating is of a case")
 
 
 def test_nothing_but_an_earlier_calibration_is_written_over(args, tmp_path):

@@ -53,18 +53,24 @@ def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
     report = made(tmp_path, agreeing_verdicts(), ratings=alone)
     people = report.result["people"]
     assert people["reliability"] is None
-    assert "one rater" in people["reason"]
+    assert "no answer has two raters" in people["reason"]
     assert "ceiling" not in people
-    assert "One rater only: the agreement between people is not known." in report.told
+    assert "No answer has two raters: the agreement between people is not known." in report.told
 
 
-def test_raters_of_many_equal_ratings_are_ranked_each_by_himself(tmp_path):
-    twos = [case["id"] for case in read(CASES)[:5]]
-    ratings = [
-        rating | {"score": 2 if rating["case_id"] in twos else 5} for rating in read(RATINGS)
-    ]
-    report = made(tmp_path, agreeing_verdicts(), ratings=[ratings[0] | {"score": 4}, *ratings[1:]])
-    assert report.result["people"]["ceiling"]["spearman"]["value"] > 0.9
+def test_a_rater_of_hard_cases_is_no_strict_one_and_a_strict_one_does_not_disagree(tmp_path):
+    """Two raters of the first cases and two of the others, who agree: one is stricter by a point."""
+    cases = read(CASES)
+    line = read(RATINGS)[0]
+    lines = []
+    for case, first, second in ((cases[0], "a", "b"), (cases[1], "c", "d")):
+        for number, answer in enumerate(case["responses"]):
+            score = number + 3 * (case is cases[0])
+            for rater, given in ((first, score), (second, score + 1)):
+                about = {"case_id": case["id"], "model": answer["model"]}
+                lines.append(line | about | {"annotator": rater, "score": given})
+    people = made(tmp_path, agreeing_verdicts(), ratings=lines).result["people"]
+    assert people["ceiling"]["pearson"]["value"] == pytest.approx(1)
 
 
 def test_raters_who_did_not_rate_all_are_partly_crossed_and_it_is_said(tmp_path):

@@ -237,11 +237,8 @@ def _people(cases: Cases, people: People) -> JsonObject:
     beside_others = people.leave_one_out()
     if beside_others is None:
         return record | {"reason": people.alone}
-    raters, relations, scores, ranks = beside_others
-    record["ceiling"] = accuracies(raters, *relations) | {
-        "spearman": pearson(raters, *ranks),
-        "pearson": pearson(raters, *scores),
-    }
+    raters, relations, scores = beside_others
+    record["ceiling"] = accuracies(raters, *relations) | {"pearson": pearson(raters, *scores)}
     tables = dict(zip(people.criteria, people.ratings))
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator(alike=True)

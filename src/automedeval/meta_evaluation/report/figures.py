@@ -18,8 +18,8 @@ OF_A_JUDGE = ("rubric", "verdicts", "valid_rate", "prefers_longer", "prefers_fir
 MEASURED = (
     "Judges, and how far they agree with people: by their whole scores or choices, of one that gives neither by its expected "
     "scores. Concordance: over pairs that people did not tie, 1 if ordered alike, ½ for a judge's tie, by expected scores, or "
-    "means of several criteria, if there are any; chance is 0.5. Wrong without a valid verdict. Correlations of one rater "
-    "are of the rater's own scores or ranks less their mean"
+    "means of several criteria, if there are any; chance is 0.5. Wrong without a valid verdict. Pearson's "
+    "correlation of one rater is of scores at the mean of all raters of the same answers"
 )
 TOPICS = "Topics with most cases: mean scores in the cases with a score of each of them, by"
 COMPARED = "Differences in concordance, paired over cases; p is adjusted for their number (Holm)"

@@ -11,7 +11,6 @@ from itertools import zip_longest
 from operator import attrgetter
 
 import numpy as np
-import scipy
 from numpy import ndarray
 
 from automedeval.meta_evaluation.verdicts.cases import Cases, Placed
@@ -97,7 +96,7 @@ class People:
     notes: list[str] = field(default_factory=list)
     doubt: str = ""  # what makes their means doubtful, a sentence
     # Why one annotator stands beside no other.
-    alone: str = "one rater only: the agreement between people is not known"
+    alone: str = "no answer has two raters: the agreement between people is not known"
 
     @cached_property
     def compared(self) -> ndarray:
@@ -137,10 +136,8 @@ class People:
         """People's score of each response, the mean over criteria of the mean over annotators: float [responses]."""
         return mean_along(mean_along(self.compared, 2), 0)
 
-    def leave_one_out(
-        self,
-    ) -> tuple[Panel, list[ndarray], list[ndarray], list[ndarray]] | None:
-        """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
+    def leave_one_out(self) -> tuple[Panel, list[ndarray], list[ndarray]] | None:
+        """Return each rater beside the mean of the others, which is the ceiling for a judge; None if no response has two.
 
         Both are means over the same criteria. Of two responses these are the ones on which the
         rater and another one rated both; of one response those on which he and another rated each
@@ -148,29 +145,27 @@ class People:
         relations are those of the scores, as in `gaps`.
 
         Returns:
-            The panel once for each rater; the relations by the others and by the rater, float [pairs]; their scores, and the
-            ranks of these for the rater alone, float [responses], less the means for the rater: a strict one is not one who
-            disagrees.
+            The panel once for each rater; the relations by the others and by the rater, float [pairs]; and their scores, float
+            [responses].
         """
-        if len(self.annotators) < 2:
+        sides = _beside_others(self.compared, self.panel.case)
+        if not is_known(sides).any():
             return None
         raters = self.panel.stacked(len(self.annotators))
-        sides = _beside_others(self.compared, self.panel.case)
-        scores = list(map(_pooled, sides))
-        ranks = [
-            _pooled(scipy.stats.rankdata(np.round(side, 9), axis=0, nan_policy="omit"))
-            for side in sides
-        ]
+        scores = list(map(self._levelled, sides))
         if self.raters == "anonymous":
-            return raters, list(map(raters.relations, scores)), scores, ranks
+            return raters, list(map(raters.relations, scores)), scores
         first, second = self.panel.pairs
         gaps = _beside_others(self.compared[:, first] - self.compared[:, second])
-        return raters, [relation_of(gap).T.ravel() for gap in gaps], scores, ranks
+        return raters, [relation_of(gap).T.ravel() for gap in gaps], scores
 
+    def _levelled(self, side: ndarray) -> ndarray:
+        """Shift values [responses, raters] to the mean that all give the rater's responses: float [raters × responses].
 
-def _pooled(side: ndarray) -> ndarray:
-    """Return the values [responses, raters] less the mean of each rater's: float [raters × responses]."""
-    return (side - mean_along(side, 0)).T.ravel()
+        A strict rater is not one who disagrees; and one of hard cases alone is not a strict one.
+        """
+        level = mean_along(only(self.scores[:, None], is_known(side)), 0)
+        return (side - mean_along(side, 0) + level).T.ravel()
 
 
 def _beside_others(ratings: ndarray, case: ndarray | None = None) -> list[ndarray]:
