@@ -188,6 +188,18 @@ def test_requests_and_tokens_are_counted_after_the_run_and_in_the_report(runs):
     )
 
 
+@each_row("options, cases")
+def test_answers_beside_a_request_that_failed_are_counted_though_asked_again(runs, options, cases):
+    # One request fails, then one stops the run, then none: all others were paid.
+    options["cases"] = write(runs.output.with_suffix(".jsonl"), cases)
+    with EndpointDouble(good_answer) as endpoint:
+        for fault in (error(503), error(401), good_answer):
+            endpoint.script = [good_answer, fault, good_answer]
+            run = runs.start(endpoint.url, **options)
+    paid = len(endpoint.asked) - 2
+    assert f"\n{paid} requests, {9000 * paid:,} tokens in, " in run.out
+
+
 def test_each_answer_has_its_rationale_on_the_page_which_the_token_limit_did_not_break(runs):
     """The limit is reached behind the scores; the order in the file does not matter."""
     with EndpointDouble(lambda body: answer(good_text(body), finish_reason="length")) as endpoint:

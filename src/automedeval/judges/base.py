@@ -53,7 +53,7 @@ class BaseJudge(ABC):
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         """Yield one verdict per request, in the order of the cases."""
         requests = chain.from_iterable(map(self.plan, cases))
-        for window in windows_of(requests):
+        for window in windows_of(requests, self.window):
             verdicts = dict(self.judge(window, [True] * len(window)))
             yield from (verdicts[index] for index in sorted(verdicts))
 
@@ -66,6 +66,11 @@ class BaseJudge(ABC):
     def author(self) -> tuple[str, str]:
         """The judge and the rubric that verdicts record (`Verdict.author`)."""
         return self.name or "", self.rubric_name
+
+    @property
+    def window(self) -> int:
+        """How many requests are answered together, see `judge`."""
+        return WINDOW
 
     @property
     def reads_reference(self) -> bool:

@@ -1,11 +1,12 @@
 """Judge one response at a time by the criteria of its case: each is met, not met, or could not be read."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from automedeval.judges.base import WINDOW
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
 from automedeval.models.base import Prompt, Results, answer_groups
@@ -30,22 +31,16 @@ class ChecklistJudge(Judge):
         """Return the rubric of a prompt, whatever its one criterion is."""
         return self.wording.about([CaseCriterion("", 1)])
 
-    def judge(
-        self, requests: Sequence[Request], wanted: Sequence[bool]
-    ) -> Iterator[tuple[int, Verdict]]:
-        asked = []
-        for index, (request, want) in enumerate(zip(requests, wanted)):
-            asked.append(want and not request.empty)
-            if want and request.empty:
-                count = len(request.case.criteria)
-                yield index, self._checklist(request, [False] * count, [0.0] * count)
-        yield from super().judge(requests, asked)
+    @property
+    def window(self) -> int:
+        # a checkpoint computes once what the prompts of a response begin with
+        return 1 if self.chat.batched else WINDOW
 
     def _checklist(
         self,
         request: Request,
-        met: Sequence[bool | None],
-        chances: Sequence[float | None],
+        met: list[bool | None],
+        chances: list[float | None],
         **values: Any,
     ) -> Verdict:
         """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
@@ -53,16 +48,15 @@ class ChecklistJudge(Judge):
         `met` and `chances` are None where a criterion could not be read.
         """
         points = [criterion.points for criterion in request.case.criteria]
-        checklist: JsonObject = {
-            "met": list(met),
-            "met_probabilities": [_rounded(chance, 5) for chance in chances],
-        }
+        checklist: JsonObject = {"met": met, "met_probabilities": chances}
         for name, score in checklist_score(points, met)._asdict().items():
-            checklist[name] = _rounded(score, 6)
+            checklist[name] = None if score is None else round(score, 6)
         return self.record(request, None, checklist=checklist, **values)
 
     def prompt(self, request: Request) -> list[Prompt]:
-        """Return the prompts of one response, one for each criterion."""
+        """Return the prompts of one response, one for each criterion; none of an empty one."""
+        if request.empty:
+            return []
         return [
             self.render(request, self.wording.about([criterion]))
             for criterion in request.case.criteria
@@ -74,12 +68,15 @@ class ChecklistJudge(Judge):
         One that failed stands for all, and so does one that exceeds a checkpoint's window.
         """
         is_local = self.chat.batched
-        for index, group in answer_groups(prompts, wanted, super().answer, is_local):
+        for index, group in answer_groups(prompts, wanted, super().answer):
             lost = (reply for reply in group if reply.failed or (is_local and reply.overlong))
             yield index, next(lost, group)
 
     def verdict(self, request: Request, answer: Any) -> Verdict:
         """Return the verdict of the answers to the prompts of a response; it is invalid if no criterion could be read."""
+        if request.empty:
+            count = len(request.case.criteria)
+            return self._checklist(request, [False] * count, [0.0] * count)
         met: list[bool | None] = []
         chances: list[float | None] = []
         errors = []
@@ -98,7 +95,7 @@ class ChecklistJudge(Judge):
                 # A line each.
                 rationales.append(" ".join((reading.rationale or "").split()))
                 if reply.probabilities:
-                    chance = reply.probabilities[0][self.wording.choices[READINGS[0]]]
+                    chance = round(reply.probabilities[0][self.wording.choices[READINGS[0]]], 5)
             met.append(is_met)
             chances.append(chance)
         said: JsonObject = {
@@ -111,7 +108,3 @@ class ChecklistJudge(Judge):
         if len(errors) == len(met):
             return self.record(request, errors[0], **said)
         return self._checklist(request, met, chances, **said)
-
-
-def _rounded(number: float | None, digits: int) -> float | None:
-    return None if number is None else round(number, digits)

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,7 +15,8 @@ from automedeval.judges.requests import Request, Requests
 from automedeval.models.base import Answer
 from automedeval.models.completions import batch_answers
 from automedeval.records import RecordError, Verdict, digest
-from automedeval.records.log import Log
+from automedeval.records.journal import Journal
+from automedeval.records.log import Log, replaced_file
 from automedeval.records.run_record import run_arguments, run_date
 
 
@@ -62,24 +64,32 @@ def judge_missing(
 
     A request that an endpoint did not answer is left out: the next run asks it again. The processes take requests in turn, and
     the windows of each stay what they are, so that a resumed run composes the same batches. `name` labels the progress bar.
+    What was paid for answers that made no verdict is kept beside the log.
     """
-    rank = log.processes.rank
-    count = log.processes.count
+    processes = log.processes
     judge.chat.set_date(run_date(log.run_file))
     judge.chat.resumed = bool(done)
-    own: Iterator[Request] = islice(requests, rank, None, count)
+    recorded = Counter(judge.chat.spent)
+    own: Iterator[Request] = islice(requests, processes.rank, None, processes.count)
     if not judge.chat.batched:  # the requests of an endpoint are packed anew
         own = (request for request in own if request.key not in done)
 
     def answered() -> Iterator[Verdict]:
-        for window in windows_of(own):
+        for window in windows_of(own, judge.window):
             wanted = [request.key not in done for request in window]
             for _, verdict in judge.judge(window, wanted):
                 if not verdict.failed:
                     yield verdict
+                    recorded.update(verdict.usage)
 
     missing = max(0, len(requests) - len(done))
-    log.fill(answered(), -(-missing // count), name=name)
+    try:
+        log.fill(answered(), -(-missing // processes.count), name=name)
+    finally:
+        if lost := Counter(judge.chat.spent) - recorded:
+            paid = Verdict("", *judge.author, (), failed=True, usage=dict(lost))
+            with Journal(replaced_file(log.path)) as beside:
+                beside.append(paid.to_dict())
 
 
 def judge_by_file(

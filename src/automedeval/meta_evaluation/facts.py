@@ -158,12 +158,14 @@ def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
 def spent(verdicts: Sequence[Verdict], files: Iterable[Path]) -> str:
     """Say how many requests a judge took on these cases, and how many tokens; "" of a judge that counts none.
 
-    Those of verdicts that were replaced since, beside these files, were paid too.
+    Those of verdicts that were replaced since, and of answers that made none, beside these files, were paid too.
     """
-    judged = {(verdict.author, verdict.case_id) for verdict in verdicts}
+    authors = {verdict.author for verdict in verdicts}
+    # Answers that made no verdict are of no case.
+    cases = {"", *(verdict.case_id for verdict in verdicts)}
     total = Counter[str]()
     for verdict in chain(verdicts, *map(_replaced, files)):
-        if verdict.usage and (verdict.author, verdict.case_id) in judged:
+        if verdict.author in authors and verdict.case_id in cases and verdict.usage:
             total.update({"requests": 1} | verdict.usage)
     return ", ".join(f"{total[name]:,} {words}" for name, words in SPENT.items() if total[name])
 

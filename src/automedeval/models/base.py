@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
@@ -12,6 +12,7 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 from automedeval.records.thoughts import without_thoughts
+from automedeval.records.types import NOTHING
 
 NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
@@ -180,7 +181,8 @@ class Chat:
     `fingerprint` is a digest of everything that changes an answer. `constrains`: it writes the literals of `Prompt.parts` and
     chooses among the values of each slot. `writes`: it writes text, not slots and options alone. `batched`: the last bits of
     an answer depend on the batch. `checkpoint` is a digest of its weights, where they are known. `left_out` has the parameters
-    that an endpoint refused, `failures` why requests got no answer; `resumed`: it answered others in an earlier run.
+    that an endpoint refused, `failures` why requests got no answer, `spent` the usage of all answers of an endpoint; `resumed`:
+    it answered others in an earlier run.
     """
 
     name: str
@@ -191,6 +193,7 @@ class Chat:
     resumed = False
     left_out: Sequence[str] = ()
     failures: Sequence[str] = ()
+    spent: Mapping[str, int] = NOTHING
     fingerprint: str
 
     def prepare(self) -> None:
@@ -220,23 +223,18 @@ def answer_groups(
     groups: Sequence[Sequence[Any]],
     wanted: Sequence[bool],
     answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
-    apart: bool = False,
 ) -> Iterator[tuple[int, list[Any]]]:
     """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
 
-    `answer` yields (index, answer) of the wanted ones among prompts, in any order. `apart`: one group after another, since a
-    checkpoint computes once what the prompts of a group begin with.
+    `answer` yields (index, answer) of the wanted ones among prompts, in any order. A group without a prompt has no answers.
     """
-    if apart:
-        for index, group in enumerate(groups):
-            for _, answers in answer_groups([group], [wanted[index]], answer):
-                yield index, answers
-        return
     asked: list[Any] = []
     owners: list[int] = []
     for index, group in enumerate(groups):
         asked += group
         owners += [index] * len(group)
+        if wanted[index] and not group:
+            yield index, []
     got: dict[int, dict[int, Any]] = defaultdict(dict)
     for place, value in answer(asked, [wanted[owner] for owner in owners]):
         owner = owners[place]

@@ -11,6 +11,7 @@ out for the rest of the run. A reasoning model's thoughts are no part of its ans
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -70,7 +71,7 @@ class OpenAIChat(Chat):
 
     The key is read from the environment, never from an argument. `served` has `root`, `owned_by` and `max_model_len` of the
     model, where an endpoint that is not OpenAI's lists them; `left_out` the parameters that the endpoint refused, which are not
-    sent; `failures` why requests got no answer; `asked` is the number of answers. ChatError: no key, a malformed URL, or an
+    sent; `failures` why requests got no answer; `spent` the usage of all answers. ChatError: no key, a malformed URL, or an
     endpoint that cannot be reached.
     """
 
@@ -121,7 +122,7 @@ class OpenAIChat(Chat):
         )
         self.failures: list[str] = []
         self.left_out: list[str] = []
-        self.asked = 0
+        self.spent: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def _client(self, key: str) -> openai.OpenAI:
@@ -246,7 +247,7 @@ class OpenAIChat(Chat):
                     row.held.clear()  # they are asked again
             if problem:
                 raise problem
-            if row.kind not in ("", FAILED) and not (self.asked or self.resumed):
+            if row.kind not in ("", FAILED) and not (self.spent or self.resumed):
                 raise ChatError(f"{self.address} {row.words}")
             yield from row.held
         finally:
@@ -321,7 +322,7 @@ class OpenAIChat(Chat):
             problem = endpoint_words(content) or f"{type(error).__name__}: {error_text(error)}"
             raise _Failure(f"the answer cannot be read: {problem}") from None
         with self._lock:
-            self.asked += 1
+            self.spent.update(answer.usage)
         return answer
 
     def _of_refused(self, error: openai.APIStatusError, body: JsonObject) -> Answer | None:
@@ -359,7 +360,7 @@ class OpenAIChat(Chat):
         with self._lock:
             if name in self.left_out:
                 return True
-            if self.asked and name != "logprobs":
+            if self.spent and name != "logprobs":
                 return False
             self.left_out.append(name)
         told = f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}"

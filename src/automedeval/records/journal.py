@@ -89,7 +89,7 @@ def lock(path: Path, doing: str) -> FileLock:
     with foreign_errors_at(f"{path}: cannot be written", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            file_lock.acquire(blocking=False)
+            file_lock.acquire(timeout=1)  # processes of one run take turns
         except Timeout:
             raise RecordError(f"{path}: another process is {doing}") from None
     return file_lock

@@ -20,7 +20,7 @@ _SYNC = 64  # appended records between two waits for the disk
 
 
 def replaced_file(path: Path) -> Path:
-    """Return the file beside a log for records about texts that have changed since."""
+    """Return the file beside a log for what was paid and no longer counts, or made no record."""
     return path.with_name(f"replaced-{path.name}")
 
 
