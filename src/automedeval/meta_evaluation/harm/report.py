@@ -22,7 +22,14 @@ from automedeval.meta_evaluation.harm.readings import (
     read_harm_ratings,
     rubric_of,
 )
-from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, Said, render_report
+from automedeval.meta_evaluation.page import (
+    SHOWN_CASES,
+    Bars,
+    Pages,
+    PageTable,
+    Said,
+    render_report,
+)
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import Judges, VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
@@ -40,7 +47,7 @@ def harm_report(
     rubric: str | None,
     ratings: str | None,
     settings: JsonObject,
-) -> tuple[JsonObject, dict[str, str], list[str]]:
+) -> tuple[JsonObject, Pages, list[str]]:
     """Return the result, the pages and the lines of a report on harm; nothing without judges and ratings.
 
     Args:
