@@ -42,10 +42,10 @@ def in_common(cases: Cases, first: str, second: str, option: str) -> ndarray:
     return np.array([of_model[at] for of_model, at in zip(responses, places)])
 
 
-def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
+def better(row: Row, first: ndarray, second: ndarray) -> ndarray:
     """Return which response wins each pair by a judge, from -1 (the second) to 1 (the first): float [pairs of indices]."""
     pairs = np.sort([first, second], axis=0).T.tolist()
-    places = [cases.pair_index[one, other] for one, other in pairs]
+    places = [row.judge.cases.pair_index[one, other] for one, other in pairs]
     return np.where(first < second, 1.0, -1.0) * row.wins[places]
 
 
@@ -114,7 +114,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         if name == baseline:
             continue
         new, old = in_common(cases, name, baseline, "--baseline")
-        gap[new] = _gaps(cases, row, old, new)
+        gap[new] = _gaps(row, old, new)
         relation = judge.relation_of(gap[new].round(2), row.band)  # as it is shown
         # an empty answer loses a tie
         relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])
@@ -138,10 +138,10 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     return record, Changed(baseline, gap, marks)
 
 
-def _gaps(cases: Cases, row: Row, old: ndarray, new: ndarray) -> ndarray:
+def _gaps(row: Row, old: ndarray, new: ndarray) -> ndarray:
     """Return by how much new answers are better than the old ones, of a judge of pairs what it says of these two."""
     values = row.ranking_values
-    gaps = better(row, cases, new, old) if row.best is None else values[new] - values[old]
+    gaps = better(row, new, old) if row.best is None else values[new] - values[old]
     return gaps * (in_steps(gaps, row.judge.step) != 0)
 
 
