@@ -21,9 +21,8 @@ def by_slot(values: Sequence[Any], order: Sequence[int]) -> tuple:
 
 
 def choice_names(models: Sequence[str], order: Sequence[int]) -> dict[str, str]:
-    """Return choice → its name in a record: "a" and "b" become models, "tie" and "neither" stay."""
-    letters = {letter: models[index] for index, letter in zip(order, "ab")}
-    return letters | {"tie": "tie", "neither": "neither"}
+    """Return "a" and "b" → the models in these slots; a record has every other choice as it is."""
+    return {letter: models[index] for index, letter in zip(order, "ab")}
 
 
 def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str]) -> JsonObject:
@@ -45,7 +44,7 @@ def reordered(
         return answer
     slots = [former.index(index) for index in order]
     scores = answer.scores and by_slot(answer.scores, slots)
-    rationale = answer.rationale and renamed(answer.rationale, former, order, word)
+    rationale = answer.rationale and permute(answer.rationale, slots, word)
     return ParsedAnswer(True, None, rationale, scores)
 
 
