@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain, pairwise, permutations
 from pathlib import Path
@@ -35,8 +36,6 @@ class PromptEncoder:
         self.tokenizer.chat_control_tokens = [
             each for each in self.tokenizer.get_added_vocab() if not each.isspace()
         ]
-        # Some templates have no system role; then the system message is put before the user's message.
-        self._system_role = self.tokenizer.chat_template is None or self._renders_system()
 
     @classmethod
     def from_checkpoint(cls, model: str, chat_template_path: str | None = None) -> "PromptEncoder":
@@ -45,7 +44,8 @@ class PromptEncoder:
         tokenizer.chat_template = read_template(chat_template_path) or tokenizer.chat_template
         return cls(tokenizer)
 
-    def _renders_system(self) -> bool:
+    @cached_property
+    def _has_system_role(self) -> bool:
         chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
         try:
             self.tokenizer.apply_chat_template(chat, tokenize=False)
@@ -83,7 +83,7 @@ class PromptEncoder:
     def _written(self, chat: Messages) -> Messages:
         """Return a chat in whole characters, with its system message in front of the user's where there is no such role."""
         messages = [message | {"content": whole(message["content"])} for message in chat]
-        if self._system_role or messages[0]["role"] != "system":
+        if self._has_system_role or messages[0]["role"] != "system":
             return messages
         system, user, *rest = messages
         return [user | {"content": f"{system['content']}\n\n{user['content']}"}, *rest]
