@@ -159,7 +159,8 @@ def is_one_of(path: str | Path, others: Iterable[str | Path]) -> bool:
 
 def verdicts_file(path: str | Path) -> Path:
     """Return the verdicts.jsonl in a folder; a path that is no folder is returned as it is."""
-    return Path(path) / "verdicts.jsonl" if Path(path).is_dir() else Path(path)
+    file = Path(path)
+    return file / "verdicts.jsonl" if file.is_dir() else file
 
 
 def placed_verdicts(
