@@ -28,7 +28,7 @@ from automedeval.records import (
 from automedeval.records.tables.ratings import placed_ratings
 from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import SAME
-from automedeval.stats.bootstrap import estimate, is_known, plain
+from automedeval.stats.bootstrap import estimate, how_many, is_known, plain
 from automedeval.stats.calibration_error import calibration_error
 from automedeval.stats.folds import each_fold
 
@@ -64,7 +64,7 @@ class Sample(NamedTuple):
         numbers, response = np.unique(table.response[use], return_inverse=True)
         ids = [table.cases.at(number)[0].id for number in numbers.tolist()]
         case = np.unique(np.array(ids, object), return_inverse=True)[1]
-        count = int(is_known(people.ratings[:, numbers]).sum())
+        count = how_many(is_known(people.ratings[:, numbers]))
         return Sample(scores[use], response, people.scores[numbers], case, count)
 
     @property

@@ -13,12 +13,7 @@ from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps
-from automedeval.stats.bootstrap import (
-    Estimate,
-    adjust_p,
-    exact_test,
-    is_known,
-)
+from automedeval.stats.bootstrap import Estimate, adjust_p, exact_test, how_many, is_known
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
@@ -130,7 +125,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         lost = new[relation < 0]
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
         worse = [cases.records[number] for number in worst_first]
-        counts = {kind: int(of_all[new].sum()) for kind, of_all in marks.items()}
+        counts = {kind: how_many(of_all[new]) for kind, of_all in marks.items()}
         figures = _figures(cases, row, gap[new], old, new, counts, relation)
         record["models"][name] = {"cases": [case.id for case in worse], **figures}
         record["questions"] |= {case.id: _first_words(case) for case in worse}
@@ -166,8 +161,8 @@ def _figures(
     return {
         "better": better,
         "worse": worse,
-        "equal": int(both.sum()) - better - worse,
-        "dropped": int((gaps.round(2) <= -drop_on(scale)).sum()),
+        "equal": how_many(both) - better - worse,
+        "dropped": how_many(gaps.round(2) <= -drop_on(scale)),
         "newly": {kind: counts[f"newly_{kind}"] for kind in NEWLY},
         "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
         "difference": difference.to_dict(),

@@ -75,7 +75,7 @@ from automedeval.records.journal import json_lines
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
 from automedeval.rubrics import read_rubric
-from automedeval.stats.bootstrap import estimate, is_known, plain
+from automedeval.stats.bootstrap import estimate, how_many, is_known, plain
 
 Score = Callable[..., JsonObject]
 Files = Mapping[type, str]  # kind of ratings → the file that holds them
@@ -237,7 +237,7 @@ def _read_given(
             if not judge.given[rated].any():
                 raise RecordError(f"--ratings: no rated case has a verdict of {judge.name}")
     others = _read_others(files, cases, judges, notes)
-    return Given(rows, main, contrasts, teacher, people, labels, int(is_unrated.sum()), others)
+    return Given(rows, main, contrasts, teacher, people, labels, how_many(is_unrated), others)
 
 
 def _read_others(files: Files, cases: Cases, judges: Judges, notes: list[str]) -> dict[type, Any]:

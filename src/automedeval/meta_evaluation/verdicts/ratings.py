@@ -34,7 +34,7 @@ from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import Arrays, Bounds, divide, is_known, mean_along, only
+from automedeval.stats.bootstrap import Arrays, Bounds, divide, how_many, is_known, mean_along, only
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -284,7 +284,7 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
             yield f"{count} of {len(cases)} cases have {what}"
     is_alone = np.isnan(people.relations) & is_known(cases.panel.relations(people.scores))
     if is_alone.any():
-        pairs = several(int(is_alone.sum()), "pair")
+        pairs = several(how_many(is_alone), "pair")
         yield (
             f"{pairs} of rated answers that no one rater rated both: not compared (--raters "
             "anonymous compares their means)"
@@ -316,7 +316,7 @@ def read_choices(path: str, cases: Cases, notes: list[str], own: Collection[str]
     for name in sorted(votes):
         criterion = known_criterion(name)
         if not criterion and name not in own:
-            count = several(int(votes.pop(name).sum()), "choice")
+            count = several(how_many(votes.pop(name)), "choice")
             notes.append(f"{path}: {count} on {name} left out: {UNSURE}")
         elif criterion and criterion.polarity == "worse":
             notes.append(f"choices on {name} are of the worse answer: {RENAME}")
