@@ -6,7 +6,6 @@ responses stand in the order in which its judge saw them.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
@@ -15,6 +14,7 @@ from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid,
 from automedeval.records import JsonObject, Verdict
 from automedeval.records.messages import as_turns
 from automedeval.records.package_data import packaged
+from automedeval.records.types import each_once
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import seen_from
@@ -65,7 +65,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     heading, lead = WORDS["verdict" if is_second_part else item.kind]
     if verdicts and part != DECISION:
         orders = (verdict.order for verdict in verdicts.values())
-        order = tuple(dict.fromkeys(chain(*orders)))
+        order = tuple(each_once(orders))
     seen = {}
     for title, verdict in verdicts.items():
         seen[title] = (seen_from(verdict, verdict.order), _legend(verdict.order, order))

@@ -16,7 +16,7 @@ from automedeval.records import Case, CaseCriterion, Choice, RecordError, Respon
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.text import several
 from automedeval.records.thoughts import note_on_thoughts
-from automedeval.records.types import answer_digest
+from automedeval.records.types import answer_digest, each_once
 from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import only
 from automedeval.stats.checklist import Score, checklist_scores
@@ -89,7 +89,7 @@ class Cases:
     def models(self) -> list[str]:
         """The names of the candidates, in the order of their first response in the file."""
         models = (self.records[number].models for number in self.file_order)
-        return list(dict.fromkeys(chain.from_iterable(models)))
+        return each_once(models)
 
     @cached_property
     def model_of(self) -> ndarray:

@@ -18,7 +18,6 @@ The rules, which every figure follows; they stand here alone:
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from numpy.typing import ArrayLike
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.records import Verdict
-from automedeval.records.types import by_response
+from automedeval.records.types import by_response, each_once
 from automedeval.rubrics import COUNTED, Rubric
 from automedeval.stats.agreement import (
     CHOICES,
@@ -106,7 +105,7 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
 
 def _names(by_criterion: Iterable[Mapping[str, Any] | None]) -> list[str]:
     """Return the criteria that verdicts name, each once."""
-    return list(dict.fromkeys(chain.from_iterable(filter(None, by_criterion))))
+    return each_once(filter(None, by_criterion))
 
 
 @dataclass(eq=False)
