@@ -253,7 +253,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     return record
 
 
-def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> JsonObject:
+def _choices(cases: Cases, judges: Judges, people: Arrays) -> JsonObject:
     """Compare judges' choices with the most frequent choice of people by criterion.
 
     Of the pairs that a judge was asked about, those with two equally frequent choices are left out and counted.

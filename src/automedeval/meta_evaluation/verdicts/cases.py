@@ -13,6 +13,7 @@ from numpy import ndarray
 
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, Choice, RecordError, Response
+from automedeval.records.readers import PlacedRecord
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.text import several
 from automedeval.records.thoughts import note_on_thoughts
@@ -20,8 +21,6 @@ from automedeval.records.types import answer_digest, each_once
 from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import only
 from automedeval.stats.checklist import Score, checklist_scores
-
-Placed = tuple[str, Any]  # "file:line" and a record
 
 
 def clusters_of(cases: Iterable[Case]) -> ndarray:
@@ -188,8 +187,8 @@ class Cases:
         return self.records[case], self.records[case].responses[response - self.start[case]]
 
     def known(
-        self, placed: Iterable[Placed], source: object, what: str, notes: list[str]
-    ) -> Iterator[Placed]:
+        self, placed: Iterable[PlacedRecord], source: object, what: str, notes: list[str]
+    ) -> Iterator[PlacedRecord]:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
         So are ratings with an `answer_digest` that is not that of the answer: of another text; and

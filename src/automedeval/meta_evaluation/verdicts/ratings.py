@@ -13,7 +13,7 @@ from operator import attrgetter
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.verdicts.cases import Cases, Placed
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.records import (
     Choice,
     CriterionLabel,
@@ -28,6 +28,7 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
+from automedeval.records.readers import PlacedRecord
 from automedeval.records.tables.columns import plain
 from automedeval.records.tables.ratings import YES_NO, is_better_by_name, placed_ratings
 from automedeval.records.tables.rows import read_rows
@@ -342,7 +343,7 @@ UNCHECKED = "have no verdict_digest, or no verdict is given here: counted by cas
 
 def _of_these(
     verdicts: Iterable[Verdict], kind: type, what: str, path: str, cases: Cases, notes: list[str]
-) -> list[Placed]:
+) -> list[PlacedRecord]:
     """Read records about verdicts but those of other texts.
 
     Note how many are `OTHER_TEXTS`, and `UNCHECKED`.

@@ -46,7 +46,8 @@ ASKED = re.compile("[?\uff1f\u061f]")
 LONG = re.compile(r"\S\s+\S+\s+\S")  # three words
 
 
-PlacedCases = list[tuple[str, Case]]  # each with its place in the file
+PlacedCase = tuple[str, Case]  # with its place in the file
+PlacedCases = list[PlacedCase]
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def _name(cell: str | float) -> str:
     return str(int(cell) if is_whole(cell) else cell).strip()
 
 
-def _merged(rows: PlacedCases) -> tuple[str, Case]:
+def _merged(rows: PlacedCases) -> PlacedCase:
     """Return the case of some rows, and the place of the first one."""
     first_place, first = rows[0]
     about = {}
