@@ -17,7 +17,7 @@ from automedeval.records.package_data import packaged
 from automedeval.records.types import each_once
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
-from automedeval.rubrics.slots import seen_from
+from automedeval.rubrics.slots import Order, seen_from
 
 SIDES = (
     Option("1", "Verdict 1", key="1"),
@@ -83,7 +83,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     }
 
 
-def _legend(own: Sequence[int], order: Sequence[int]) -> str:
+def _legend(own: Order, order: Order) -> str:
     """Say which doctor of the page each doctor of a text is; "" where they are the same."""
     others = []
     for slot, index in enumerate(own, 1):
