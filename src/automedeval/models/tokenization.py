@@ -9,7 +9,7 @@ from itertools import chain, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Ids, Messages, Slot
+from automedeval.models.base import Ids, Messages, Slot, TextPairs
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, read_text, whole
 from automedeval.records.extras import install
@@ -147,7 +147,7 @@ class PromptEncoder:
             self._segments[key] = (shared, [ids[len(shared) :] for ids in whole], ending)
         return self._segments[key]
 
-    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:
+    def encode_pairs(self, pairs: TextPairs) -> list[tuple[Ids, Ids]]:
         """Tokenize both texts of (condition, target) pairs; the condition begins with the tokenizer's BOS, if it has one."""
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
         texts = [[{"role": "user", "content": text}] for text in chain.from_iterable(pairs)]
