@@ -20,7 +20,7 @@ from automedeval.records import (
     placed_verdicts,
 )
 from automedeval.records.journal import arithmetic
-from automedeval.rubrics import Rubric, rubric_among
+from automedeval.rubrics import Rubric, Rubrics, rubric_among
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.slots import Order, as_recorded, by_slot, seen_from
 from automedeval.study.dataset.instructions import row_prompt
@@ -87,7 +87,7 @@ class Mistake:
 def read_recorded(
     rows: Sequence[JsonObject],
     cases: Iterable[Case],
-    rubrics: Mapping[str, Rubric],
+    rubrics: Rubrics,
     place: str,
 ) -> dict[str, Recorded]:
     """Join training rows with their cases, by case id, and parse the verdict of each; errors call the data set `place`.
