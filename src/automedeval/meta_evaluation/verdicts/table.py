@@ -15,12 +15,11 @@ The rules, which every figure follows; they stand here alone:
   of the shares of the runs that call each criterion met.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -103,11 +102,6 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
     return replace(verdict, scores=by_response([score], verdict.order, len(case.responses)))
 
 
-def _names(by_criterion: Iterable[Mapping[str, Any] | None]) -> list[str]:
-    """Return the criteria that verdicts name, each once."""
-    return each_once(filter(None, by_criterion))
-
-
 @dataclass(eq=False)
 class VerdictTable:
     """One judge's verdicts by one rubric as flat arrays, one entry per verdict and response.
@@ -187,7 +181,7 @@ class VerdictTable:
     @cached_property
     def criteria(self) -> list[str]:
         """The criteria of which there are choices."""
-        return _names(verdict.choices for verdict in self.valid)
+        return each_once(verdict.choices or () for verdict in self.valid)
 
     @cached_property
     def scale(self) -> Bounds:
@@ -337,7 +331,7 @@ class VerdictTable:
             scores = self.column(lambda verdict: (verdict.criterion_scores or {}).get(name))
             return self.per_response(scores)
 
-        names = _names(verdict.criterion_scores for verdict in self.valid)
+        names = each_once(verdict.criterion_scores or () for verdict in self.valid)
         return {name: mean(name) for name in names}
 
     # --- pairs of verdicts
