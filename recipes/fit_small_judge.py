@@ -37,7 +37,8 @@ from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
 from automedeval.stats.agreement import Panel, accuracies
 from automedeval.stats.bootstrap import estimate
-from automedeval.stats.calibration_error import FOLDS, calibration_error
+from automedeval.stats.calibration_error import calibration_error
+from automedeval.stats.folds import FOLDS
 
 GOOD = (
     2 / 3

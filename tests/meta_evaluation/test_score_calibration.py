@@ -15,7 +15,8 @@ from tables import each_row
 from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.stats.bootstrap import estimate, plain
-from automedeval.stats.calibration_error import FOLDS, calibration_error
+from automedeval.stats.calibration_error import calibration_error
+from automedeval.stats.folds import FOLDS
 
 
 def people_of(judge: Sequence[float]) -> np.ndarray:

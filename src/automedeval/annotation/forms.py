@@ -6,7 +6,6 @@ responses stand in the order in which its judge saw them.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
@@ -15,9 +14,10 @@ from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid,
 from automedeval.records import JsonObject, Verdict
 from automedeval.records.messages import as_turns
 from automedeval.records.package_data import packaged
+from automedeval.records.types import each_once
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
-from automedeval.rubrics.slots import seen_from
+from automedeval.rubrics.slots import Order, seen_from
 
 SIDES = (
     Option("1", "Verdict 1", key="1"),
@@ -46,7 +46,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     legend = ""
     rubric = study.rubric_of(item)
     questions = study.verdict_questions
-    anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
+    anchors: Mapping[Any, str] = meanings(rubric)
     if part == HARM:
         anchors = rubric.degree.values
     elif part == DECISION:
@@ -59,13 +59,13 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
         for side, place in enumerate(order, 1):
             verdicts[f"Verdict {side}"] = study.verdicts[case.id, item.judges[place]]
     elif part != RESPONSES:
-        anchors = meanings(questions.scale, questions.anchors)
+        anchors = meanings(questions)
         verdicts["The verdict"] = study.verdicts[case.id, part.removeprefix(VERDICT)]
     is_second_part = item.kind == "rate" and part != RESPONSES
     heading, lead = WORDS["verdict" if is_second_part else item.kind]
     if verdicts and part != DECISION:
         orders = (verdict.order for verdict in verdicts.values())
-        order = tuple(dict.fromkeys(chain(*orders)))
+        order = tuple(each_once(orders))
     seen = {}
     for title, verdict in verdicts.items():
         seen[title] = (seen_from(verdict, verdict.order), _legend(verdict.order, order))
@@ -83,7 +83,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> JsonObject:
     }
 
 
-def _legend(own: Sequence[int], order: Sequence[int]) -> str:
+def _legend(own: Order, order: Order) -> str:
     """Say which doctor of the page each doctor of a text is; "" where they are the same."""
     others = []
     for slot, index in enumerate(own, 1):
@@ -163,7 +163,7 @@ def _asked(
     elif not options:
         assert rubric.scale is not None  # a study's reader refuses a rubric without one
         low, high = rubric.scale
-        hints = meanings(rubric.scale, rubric.anchors)
+        hints = meanings(rubric)
         texts = {} if hints else rubric.anchors
         points = []
         for value in range(low, high + 1):
@@ -173,11 +173,12 @@ def _asked(
     return Field(path, "options", words(criterion.name), criterion.description, options, **more)
 
 
-def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:
+def meanings(asked: Rubric | Questions) -> Mapping[int, str]:
     """Return what is shown of the meaning of points beside the rows: nothing of two points, whose buttons show it."""
-    if scale is not None and len(anchors) == 2 == scale[1] - scale[0] + 1:
+    scale = asked.scale
+    if scale is not None and len(asked.anchors) == 2 == scale[1] - scale[0] + 1:
         return {}
-    return dict(sorted(anchors.items()))
+    return dict(sorted(asked.anchors.items()))
 
 
 def words(name: str) -> str:

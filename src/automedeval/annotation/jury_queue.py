@@ -18,7 +18,7 @@ from automedeval.records import (
 )
 from automedeval.records.thoughts import own_text
 from automedeval.records.types import take
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import Rubric, Rubrics
 
 REVISIONS = "revisions.jsonl"
 
@@ -37,9 +37,7 @@ class Dispute:
     shown: tuple[int, ...]  # which response is in which slot of these messages
 
 
-def read_disputes(
-    queue: str, cases: Mapping[str, Case], rubrics: Mapping[str, Rubric]
-) -> dict[str, Dispute]:
+def read_disputes(queue: str, cases: Mapping[str, Case], rubrics: Rubrics) -> dict[str, Dispute]:
     """Read the jury's `queue`, and revisions.jsonl beside it; return the disputes by case id, in the order of the queue.
 
     Raise RecordError for an empty queue, a line on an unknown or repeated case, or one without a record in revisions.jsonl.
@@ -65,7 +63,7 @@ def read_disputes(
     return disputes
 
 
-def _dispute(line: Mapping, record: Mapping, case: Case, rubrics: Mapping[str, Rubric]) -> Dispute:
+def _dispute(line: Mapping, record: Mapping, case: Case, rubrics: Rubrics) -> Dispute:
     name, models, order = record["rubric"], record["models"], record["order"]
     rubric = rubrics.get(name)
     if rubric is None or not rubric.sums_up:

@@ -342,10 +342,11 @@ class _StudyReader(YamlFile):
         judging = tuple(dict.fromkeys(judge for _, judge in verdicts))
         usual = {"prefer": ..., "jury": (), "harm": ()}.get(kind, judging)
         judges = self.texts(entry, "judges", usual, inside=inside)
-        if kind == "prefer" and len(judges) != 2:
-            self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
-        if kind == "prefer" and "tie" in judges:
-            self.fail(f"{inside}judges", "a judge cannot be called 'tie', which is a choice")
+        if kind == "prefer":
+            if len(judges) != 2:
+                self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
+            if "tie" in judges:
+                self.fail(f"{inside}judges", "a judge cannot be called 'tie', which is a choice")
         for judge in sorted(set(judges) - set(judging)):
             fault = f"no valid verdict with a rationale of {judge!r} on these cases"
             self.fail(f"{inside}judges", fault)

@@ -27,6 +27,7 @@ from automedeval.stats.bootstrap import (
     Statistic,
     case_sums,
     divide,
+    how_many,
     is_known,
     only,
     ratio,
@@ -131,7 +132,7 @@ class ScoreReader:
             self.judged.relation_of([values[one] - values[other] for one, other in pairs])
             for values in sides
         )
-        return int((before * after < 0).sum()), len(pairs)
+        return how_many(before * after < 0), len(pairs)
 
     def measure(self, perturbation: Perturbation) -> Measure | None:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
@@ -257,7 +258,7 @@ class CriteriaReader:
             hits = gained != 0
             counted = read
             shifts = [abs(shift) for shift in shifts]
-        counts = (int(which.sum()) for which in (hits, counted, known & ~read, known))
+        counts = map(how_many, (hits, counted, known & ~read, known))
         return Outcome(trial, shifts, *counts)
 
     def measure(self, perturbation: Perturbation) -> Measure | None:

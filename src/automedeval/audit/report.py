@@ -1,6 +1,6 @@
 """Write an audit's table as an HTML page and a short Markdown summary."""
 
-from automedeval.meta_evaluation.page import PageTable, Said, render_report, say
+from automedeval.meta_evaluation.page import Pages, PageTable, Said, render_report, say
 from automedeval.records import JsonObject
 from automedeval.records.text import UNDEFINED, span
 
@@ -13,7 +13,7 @@ def summary(result: JsonObject) -> list[str]:
     return say("audit", judge=judge, passes=result["passes"], rows=result["perturbations"])
 
 
-def render(result: JsonObject) -> dict[str, str]:
+def render(result: JsonObject) -> Pages:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     rows = []
     for row in result["perturbations"]:

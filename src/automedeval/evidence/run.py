@@ -89,7 +89,7 @@ def check_cases(
     digests: Mapping[str, str],
     kind: str,
     settings: str,
-    search: Search | None = None,
+    search: Search | None,
 ) -> Iterator[CheckedResponse]:
     """Yield what was found of every response that is not done, in the order of the cases.
 

@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    above: str = ""
+    above: str
 
 
 def spans(text: str) -> Iterator[Span]:

@@ -69,8 +69,8 @@ class BaselineJudge(ApartJudge):
 
     def verdict(self, request: Request, answer: np.ndarray) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""
-        text = "reference" if self.baseline in READ_REFERENCE else "question"
-        missing = text == "reference" and request.case.reference is None
+        text = "reference" if self.reads_reference else "question"
+        missing = self.reads_reference and request.case.reference is None
         error = (
             "the case has no reference" if missing else f"the {text} or every response has no words"
         )

@@ -15,6 +15,7 @@ from automedeval.models.embeddings import Encoder
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, Question, patient_messages
 from automedeval.records.text import readable
+from automedeval.records.types import each_once
 
 # What is read of a response and its question:
 #   first             the cosine of the question with the response's first piece
@@ -99,7 +100,7 @@ def encode(texts: Sequence[str], encoder: Encoder) -> dict[str, Text]:
     different = list(dict.fromkeys(texts))
     shown = list(map(readable, different))
     cut = [pieces(text) if is_read else [] for text, is_read in zip(shown, encoder.reads(shown))]
-    distinct = list(dict.fromkeys(chain.from_iterable(cut)))
+    distinct = each_once(cut)
     vectors_of = dict(zip(distinct, encoder.encode_tokens(distinct)))
     encoded = {}
     for text, parts in zip(different, cut):

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from automedeval.evidence.run import LANGUAGE, NO_EVIDENCE, in_words
 from automedeval.meta_evaluation.facts import AGAINST
-from automedeval.meta_evaluation.page import Bars, PageTable, Said, render_report, say
+from automedeval.meta_evaluation.page import Bars, Pages, PageTable, Said, render_report, say
 from automedeval.meta_evaluation.verdicts.cases import clusters_of, units_of
 from automedeval.records import Case, CheckedResponse, JsonObject, question_text
 from automedeval.records.text import no_formula, span
@@ -144,7 +144,7 @@ def check_page(
     checked: Checked,
     figures: JsonObject,
     settings: JsonObject,
-) -> dict[str, str]:
+) -> Pages:
     """Return check.html, check.md and claims.csv by name."""
     rows = check_rows(figures)
     head = list(rows[0]) if rows else []

@@ -19,6 +19,7 @@ from automedeval.records.templates import environment
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BEFORE_MARK = re.compile(r"\n(?=[.,:;])")
+Pages = dict[str, str]  # the name of a file → its content
 Scale = tuple[float, float] | None  # the lowest and the highest score; None: there are none
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
 
@@ -70,7 +71,7 @@ def render_report(
     summary: Sequence[PageTable] = (),
     scripts: Sequence[str] = (),
     **context: Any,
-) -> dict[str, str]:
+) -> Pages:
     """Render a report as one self-contained HTML page, and a short Markdown summary of it for a pull request.
 
     The page begins with the first sentence, the bars and the cases; everything else is folded.
@@ -155,9 +156,9 @@ def _with_code(sentence: str) -> str:
 
 
 def write_report(
-    folder: Path, texts: Mapping[str, str], data: str, result: object, lines: Iterable[str]
+    folder: Path, texts: Pages, data: str, result: object, lines: Iterable[str]
 ) -> None:
-    """Write the files of a report, name → text, and its data as JSON; print its lines."""
+    """Write the files of a report, and its data as JSON; print its lines."""
     for name, content in texts.items():
         write_whole(folder / name, content)
     write_json(folder / data, result)

@@ -13,6 +13,7 @@ from numpy import ndarray
 from automedeval.metrics.lexical import BASELINES, WORD
 from automedeval.records import Case, patient_question
 from automedeval.records.text import readable
+from automedeval.records.types import each_once
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
 
@@ -71,8 +72,7 @@ def nearest(
             answers.append(pieces(readable(response.text)) if any(texts) else [])
             for name, text in zip(names, texts):
                 sides[name].append(text)
-    parts = chain(*sides.values(), answers)
-    different = list(dict.fromkeys(chain.from_iterable(parts)))
+    different = each_once(chain(*sides.values(), answers))
     vectors = dict(zip(different, encoder.encode(different, on_batch)))
 
     def compare(response: list[str], text: list[str]) -> Nearest:

@@ -47,6 +47,7 @@ Step = tuple[str, Free | Slot, str]  # a part with the literal before it and the
 Rivals = tuple[tuple[bytes, float], ...]  # the alternatives of a token, each with its probability
 Messages = list[dict[str, str]]
 Ids = list[int]  # of tokens
+TextPairs = Sequence[tuple[str, str]]
 Wanted = Sequence[bool] | None  # which of some prompts are to be answered; None: all
 Results = Iterator[tuple[int, Any]]  # in any order, each with the index of what it answers
 

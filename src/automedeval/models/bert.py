@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
+from automedeval.models.base import TextPairs
 from automedeval.models.batches import BATCH_TOKENS_ON_CPU, batches
 from automedeval.models.checkpoints import ADAPTER
 from automedeval.records import read_json
@@ -68,7 +69,7 @@ class Bert:
         return torch.stack([vectors.mean(0) for vectors in by_text]), words
 
     @torch.inference_mode()
-    def classify(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    def classify(self, pairs: TextPairs) -> np.ndarray:
         """Return the number of the adapter's head for each pair of texts: float [pairs]."""
         encodings = self.tokenizer.encode_batch(list(pairs))
         numbers = np.zeros(len(pairs))

@@ -18,6 +18,7 @@ from automedeval.models.base import Ids
 from automedeval.models.network import FLOAT32_ATTENTION, longest_in_batch, takes_positions
 
 PADDING = 0  # any token: padding is masked
+Tokens = Sequence[Sequence[int]]  # of each row, or of each value that a row may have next
 
 
 def cache_dtype(model) -> torch.dtype:
@@ -152,7 +153,7 @@ class Batch:
         self.cache = Cache(layers=[*self.layers])
         self.length = 0  # the place where all rows end
 
-    def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
+    def feed(self, tokens: Tokens, keep: int = 1) -> torch.Tensor:
         """Append tokens to the active rows, at first their prompts; set `logits` to those of the last position.
 
         Prompts begin with the tokens of the prefix, and those of similar length should be neighbours. Return the logits of the
@@ -162,10 +163,10 @@ class Batch:
         self.logits = logits[:, -1].float()
         return logits
 
-    def _advance(self, tokens: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
+    def _advance(self, tokens: Tokens, keep: int) -> torch.Tensor:
         return self._append(tokens, keep) if self.length else self._begin(tokens, keep)
 
-    def _begin(self, prompts: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
+    def _begin(self, prompts: Tokens, keep: int) -> torch.Tensor:
         self.length = max(map(len, prompts))
         for row, prompt in zip(self.rows, prompts):
             row.tokens = list(prompt)
@@ -197,7 +198,7 @@ class Batch:
                 begin = self.rows[place].begin
                 states[place, :, begin:end] = known[0, :, : max(end - begin, 0)]
 
-    def _append(self, tokens: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
+    def _append(self, tokens: Tokens, keep: int) -> torch.Tensor:
         """Move each row that gets fewer tokens than others, or was retired, to the common end.
 
         Its own last tokens fill the forward pass.
@@ -268,7 +269,7 @@ class SingleRow(Batch):
         self.switch = longest_in_batch(model)
         self.kept: dict = {}
 
-    def _advance(self, tokens: Sequence[Sequence[int]], keep: int) -> torch.Tensor:
+    def _advance(self, tokens: Tokens, keep: int) -> torch.Tensor:
         """Append tokens: one goes on from the model's states, after several all are computed anew, as models differ in it."""
         (new,) = tokens
         fed = self.rows[0].tokens
@@ -341,7 +342,7 @@ def draw(
 
 
 @torch.inference_mode()
-def compete(batch: Batch, values: Sequence[Sequence[int]]) -> torch.Tensor:
+def compete(batch: Batch, values: Tokens) -> torch.Tensor:
     """Return the probability of each value, by its token ids, as the continuation of each row: float32, (active rows, values).
 
     That of several tokens is the product of theirs, and each row sums to one. The batch is unchanged.

@@ -27,6 +27,7 @@ from automedeval.models.base import (
     Prompt,
     Results,
     Slot,
+    TextPairs,
     Wanted,
     steps_of,
     unescaped,
@@ -374,7 +375,7 @@ class LocalChat(Chat):
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
-    def likelihoods(self, pairs: Sequence[tuple[str, str]], wanted: Wanted = None) -> Results:
+    def likelihoods(self, pairs: TextPairs, wanted: Wanted = None) -> Results:
         """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token, as `answer`.
 
         Of a pair that exceeds the context window it is an answer with an error.

@@ -1,6 +1,5 @@
 """Read two texts together by a small encoder with an adapter and a head of one number."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.models.base import TextPairs
 from automedeval.models.checkpoints import ADAPTER, loading
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError
@@ -44,7 +44,7 @@ class PairReader:
         with loading(str(self.adapter)):
             return Bert(base, self.tokens, device, adapter=self.adapter)
 
-    def __call__(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    def __call__(self, pairs: TextPairs) -> np.ndarray:
         """Return the number of each pair: float [pairs], without a scale."""
         if not pairs:
             return np.zeros(0)

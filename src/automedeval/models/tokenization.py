@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Ids, Messages, Slot
+from automedeval.models.base import Ids, Messages, Slot, TextPairs
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import JsonObject, RecordError, foreign_errors_at, read_text, whole
 from automedeval.records.extras import install
@@ -35,8 +36,6 @@ class PromptEncoder:
         self.tokenizer.chat_control_tokens = [
             each for each in self.tokenizer.get_added_vocab() if not each.isspace()
         ]
-        # Some templates have no system role; then the system message is put before the user's message.
-        self._system_role = self.tokenizer.chat_template is None or self._renders_system()
 
     @classmethod
     def from_checkpoint(cls, model: str, chat_template_path: str | None = None) -> "PromptEncoder":
@@ -45,7 +44,8 @@ class PromptEncoder:
         tokenizer.chat_template = read_template(chat_template_path) or tokenizer.chat_template
         return cls(tokenizer)
 
-    def _renders_system(self) -> bool:
+    @cached_property
+    def _has_system_role(self) -> bool:
         chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
         try:
             self.tokenizer.apply_chat_template(chat, tokenize=False)
@@ -83,7 +83,7 @@ class PromptEncoder:
     def _written(self, chat: Messages) -> Messages:
         """Return a chat in whole characters, with its system message in front of the user's where there is no such role."""
         messages = [message | {"content": whole(message["content"])} for message in chat]
-        if self._system_role or messages[0]["role"] != "system":
+        if self._has_system_role or messages[0]["role"] != "system":
             return messages
         system, user, *rest = messages
         return [user | {"content": f"{system['content']}\n\n{user['content']}"}, *rest]
@@ -147,7 +147,7 @@ class PromptEncoder:
             self._segments[key] = (shared, [ids[len(shared) :] for ids in whole], ending)
         return self._segments[key]
 
-    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:
+    def encode_pairs(self, pairs: TextPairs) -> list[tuple[Ids, Ids]]:
         """Tokenize both texts of (condition, target) pairs; the condition begins with the tokenizer's BOS, if it has one."""
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
         texts = [[{"role": "user", "content": text}] for text in chain.from_iterable(pairs)]

@@ -15,6 +15,7 @@ from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.types import Case, Verdict, _shown, whole
 
 Placed = tuple[str, dict]  # "file:line" and what stands there
+PlacedRecord = tuple[str, Any]
 SAMPLE = Path(__file__).parents[1] / "sample"
 PACKAGED = {"sample": SAMPLE / "test_cases.jsonl", "two_bots": SAMPLE / "two_bots.jsonl"}
 
@@ -125,7 +126,7 @@ def _as_text(value: object) -> str | None:
     return str(value) if isinstance(value, (date, time, timedelta, Decimal)) else None
 
 
-def read_placed(path: str | Path, kind: type[Any]) -> Iterator[tuple[str, Any]]:
+def read_placed(path: str | Path, kind: type[Any]) -> Iterator[PlacedRecord]:
     """Yield ("file:line", `kind.from_dict` of the record) for every record; errors begin with the file and line."""
     for place, record in read_lines(path):
         with errors_at(place):
@@ -159,7 +160,8 @@ def is_one_of(path: str | Path, others: Iterable[str | Path]) -> bool:
 
 def verdicts_file(path: str | Path) -> Path:
     """Return the verdicts.jsonl in a folder; a path that is no folder is returned as it is."""
-    return Path(path) / "verdicts.jsonl" if Path(path).is_dir() else Path(path)
+    file = Path(path)
+    return file / "verdicts.jsonl" if file.is_dir() else file
 
 
 def placed_verdicts(
@@ -192,8 +194,8 @@ def placed_verdicts(
 
 
 def without_repeats(
-    placed: Iterable[tuple[str, Any]], about: Callable[[Any], Hashable]
-) -> Iterator[tuple[str, Any]]:
+    placed: Iterable[PlacedRecord], about: Callable[[Any], Hashable]
+) -> Iterator[PlacedRecord]:
     """Yield placed ratings, choices or preferences; `about` returns the model, judge or two of them that a record is about.
 
     RecordError if an annotator gave two records about the same thing on the same criterion.

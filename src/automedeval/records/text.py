@@ -3,10 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
-from automedeval.records.types import whole
+from automedeval.records.types import each_once, whole
 
 UNDEFINED = "–"
 MOST_ROWS = 20  # of a table in a terminal
@@ -95,7 +94,7 @@ def format_table(rows: list[dict], most: int = MOST_ROWS) -> str:
     """Lay rows out as a plain text table, the first `most` of them; an estimate has its interval."""
     if not rows:
         return "no valid verdict"
-    names = list(dict.fromkeys(chain(*rows)))
+    names = each_once(rows)
     table = [list(map(printable, names))]
     for row in rows[:most]:
         table.append([printable(number(row.get(name), 2)) for name in names])

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
+from itertools import chain
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin
 
@@ -181,6 +182,11 @@ def without_none(values: dict) -> dict:
 def as_list(value: Any) -> Sequence[Any]:
     """Return several values as they are, and one by itself as a list of it."""
     return value if isinstance(value, list | tuple) else [value]
+
+
+def each_once(groups: Iterable[Iterable[Any]]) -> list[Any]:
+    """Return what is in one of these or more, each once, in the order in which it first comes."""
+    return list(dict.fromkeys(chain.from_iterable(groups)))
 
 
 def is_whole(value: object) -> bool:

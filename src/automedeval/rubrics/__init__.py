@@ -10,6 +10,7 @@ from automedeval.rubrics.rubric import (
     Criterion,
     Questions,
     Rubric,
+    Rubrics,
     packaged_rubrics,
     read_questions,
     read_rubric,

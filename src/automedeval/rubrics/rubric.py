@@ -5,7 +5,7 @@ user's own file has the same keys. `Questions` are asked of people alone, about 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -228,7 +228,10 @@ def packaged_rubrics() -> list[str]:
     return sorted(path.stem for path in PACKAGED.glob("*.yaml"))
 
 
-def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
+Rubrics = dict[str, Rubric]  # by name
+
+
+def rubrics_with(files: Iterable[str]) -> Rubrics:
     """Return the packaged rubrics and those of the files, by name; RecordError if one differs from another of its name."""
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, packaged_rubrics())}
     for rubric in map(read_rubric, files):
@@ -239,7 +242,7 @@ def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
     return rubrics
 
 
-def rubric_among(rubrics: Mapping[str, Rubric], name: str) -> Rubric:
+def rubric_among(rubrics: Rubrics, name: str) -> Rubric:
     """Return the rubric of this name; RecordError if there is none."""
     if name not in rubrics:
         known = ", ".join(sorted(rubrics))

@@ -21,6 +21,7 @@ from automedeval.stats.bootstrap import (
     Statistics,
     case_sums,
     divide,
+    how_many,
     is_known,
     mean_of,
     only,
@@ -180,7 +181,7 @@ def pearson(panel: Panel, people: ndarray, judge: ndarray) -> Statistic:
     x = centred(people, both)
     y = centred(judge, both)
     columns = case_sums((both, x, y, x * x, y * y, x * y), panel.case, panel.cases)
-    return Statistic(columns, _pearson_of_sums, int(both.sum()), NOT_CONSTANT)
+    return Statistic(columns, _pearson_of_sums, how_many(both), NOT_CONSTANT)
 
 
 def centred(values: ndarray, there: ndarray) -> ndarray:
@@ -208,7 +209,7 @@ def rank_correlation(panel: Panel, people: ndarray, judge: ndarray) -> Statistic
     """Return Spearman's correlation over all responses that both scored; every resample is ranked again."""
     both = is_known(people) & is_known(judge)
     case = panel.case[both]
-    n = int(both.sum())
+    n = how_many(both)
     if n < 2:
         return undefined(panel.cases, n, "fewer than two responses")
     x = _levels(people[both])
@@ -283,7 +284,7 @@ def choice_agreement(people: ndarray, judge: ndarray, case: ndarray, cases: int)
     valid = judge >= 0
     tables = degree_tables(people, only(judge, valid), case, cases, len(CHOICES))
     tables += tables[:, TURNED][:, :, TURNED]
-    n = int(valid.sum())
+    n = how_many(valid)
     reason = "both always chose the same" if n else "no valid verdict"
     return {
         "accuracy": mean_of(right, case, cases, "no pair that people chose about", SHARE),

@@ -123,6 +123,11 @@ def is_known(values: Any) -> ndarray:
     return ~np.isnan(values)
 
 
+def how_many(which: ndarray) -> int:
+    """Return how many are true, or the sum of counts, as a number that JSON can hold."""
+    return int(which.sum())
+
+
 def only(values: ndarray, which: ndarray | bool) -> ndarray:
     """Return the values where they count, NaN elsewhere."""
     return np.where(which, values, np.nan)

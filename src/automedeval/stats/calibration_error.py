@@ -9,7 +9,6 @@ from numpy import ndarray
 from automedeval.stats.bootstrap import Estimate, Statistic, divide, mean
 from automedeval.stats.folds import each_fold
 
-FOLDS = 20
 BINS = 10
 
 
@@ -40,7 +39,7 @@ def calibration_error(
     means = divide(gaps.sum(axis=0), count.sum())
     n = len(judge)
     signed = np.zeros(cases)
-    for in_fold in each_fold(np.arange(cases), FOLDS):
+    for in_fold in each_fold(np.arange(cases)):
         signed[in_fold] = gaps[in_fold] @ np.sign(gaps[~in_fold].sum(axis=0))
 
     columns = np.column_stack([gaps, count])

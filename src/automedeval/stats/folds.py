@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 from numpy import ndarray
 
+FOLDS = 20
 
-def each_fold(case: ndarray, folds: int) -> Iterator[ndarray]:
-    """Deal cases into folds in turn, no more than cases; yield, for every fold, whether an entry is in it: bool [entries].
+
+def each_fold(case: ndarray) -> Iterator[ndarray]:
+    """Deal cases into `FOLDS` folds in turn, or as many as cases; yield, for each, whether an entry is in it: bool [entries].
 
     Args:
         case: int [entries], the number of each entry's case, from 0.
     """
-    folds = min(folds, int(case.max(initial=-1)) + 1)
+    folds = min(FOLDS, int(case.max(initial=-1)) + 1)
     return (case % folds == number for number in range(folds))

@@ -14,6 +14,7 @@ from automedeval.stats.bootstrap import (
     Statistics,
     case_sums,
     divide,
+    how_many,
     is_known,
     only,
     undefined,
@@ -36,7 +37,7 @@ def icc(ratings: ndarray, case: ndarray, cases: int, crossed: bool) -> Statistic
     rated = is_known(ratings)
     use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
     rated = rated[use]
-    n = int(use.sum())
+    n = len(rated)
     who = "all raters" if crossed else "two or more"
     reason = (
         f"fewer than two responses that were rated by {who}, all ratings are the same, or raters "
@@ -81,7 +82,7 @@ def _icc(of_one: bool, sums: ndarray) -> ndarray:
 def krippendorff_alpha(ratings: ndarray, case: ndarray, cases: int, level: str) -> Statistic:
     """Return Krippendorff's alpha of ratings [responses, raters], NaN where missing; `level` is "ordinal" or "interval"."""
     use = is_known(ratings).sum(axis=1) >= 2
-    values, case, n = ratings[use], case[use], int(use.sum())
+    values, case, n = ratings[use], case[use], how_many(use)
     used = is_known(values)
     count = used.sum(axis=1)
     others = count - 1

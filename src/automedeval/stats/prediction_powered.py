@@ -53,6 +53,7 @@ from automedeval.stats.bootstrap import (
     Tree,
     binomial_interval,
     divide,
+    how_many,
     in_clusters,
     is_known,
     means_at,
@@ -95,7 +96,7 @@ def prediction_powered(
         "weight": None,
         "rated": rated,
         "unrated": n - rated,
-        "rated_without_verdict": int((is_rated & ~valid).sum()),
+        "rated_without_verdict": how_many(is_rated & ~valid),
         "worth": None,
     }
     if independent < LEAST_RATED:
@@ -131,7 +132,7 @@ def _variance(independent: ndarray) -> float:
 
 def mean_over_cases(values: ndarray, clusters: ndarray, bounds: Bounds) -> Estimate:
     """Return the mean of the values of cases that have one; of one cluster without an interval."""
-    n = int(is_known(values).sum())
+    n = how_many(is_known(values))
     independent = in_clusters(values, clusters)
     value = float(independent.mean()) if n > 1 else None
     count = len(independent)

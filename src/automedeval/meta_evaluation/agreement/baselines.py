@@ -13,7 +13,7 @@ from automedeval.metrics.embedding import QUESTION, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.records import JsonObject
 from automedeval.stats.agreement import concordance
-from automedeval.stats.bootstrap import adjust, difference, holm, only
+from automedeval.stats.bootstrap import adjust, difference, holm, how_many, only
 
 ABOVE_OTHERS = "better than every baseline but the embedding, which was not compared"
 
@@ -28,7 +28,7 @@ def measure_baselines(
             scores |= nearest_pieces(cases.records, encoder, on_batch=bar.update)
     baselines = []
     for name, values in scores.items():
-        missing = int(np.isnan(values).sum())
+        missing = how_many(np.isnan(values))
         if missing == len(values):
             notes.append(f"no baseline {name}: no case has one")
             continue

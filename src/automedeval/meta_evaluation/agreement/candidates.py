@@ -20,6 +20,7 @@ from automedeval.stats.bootstrap import (
     adjust_p,
     estimate,
     exact_test,
+    how_many,
     is_known,
     mean_of,
     only,
@@ -105,7 +106,7 @@ def means_by_model(
         at = models == number
         name = cases.models[number]
         if len(cases.models) > MOST_MODELS:
-            means[name] = Estimate(float(values[at].mean()), n=int(at.sum()))
+            means[name] = Estimate(float(values[at].mean()), n=how_many(at))
         else:
             means[name] = mean_of(values[at], case[at], len(cases), bounds=bounds)
     return means
@@ -123,7 +124,7 @@ def shared_means(cases: Cases, values: ndarray, rated: ndarray | None = None) ->
     if is_shared.any():
         there = is_shared[cases.panel.case]
     record: JsonObject = {
-        "cases": int(is_shared.sum()),
+        "cases": how_many(is_shared),
         "of": len(cases),
         "means": means_by_model(cases, only(values, there)),
     }

@@ -56,6 +56,7 @@ from automedeval.stats.bootstrap import (
     adjust,
     case_sums,
     estimate,
+    how_many,
     is_known,
     mean_along,
     mean_of,
@@ -159,9 +160,9 @@ def _counts(cases: Cases, people: People | None) -> JsonObject:
     relation, rated = people.relations, is_known(people.scores)
     return counts | {
         "rated_cases": len(np.unique(cases.panel.case[rated])),
-        "rated_responses": int(rated.sum()),
-        "rated_pairs": int(is_known(relation).sum()),
-        "tied_pairs": int((relation == 0).sum()),
+        "rated_responses": how_many(rated),
+        "rated_pairs": how_many(is_known(relation)),
+        "tied_pairs": how_many(relation == 0),
     }
 
 
@@ -253,7 +254,7 @@ def _people(cases: Cases, people: People) -> JsonObject:
     return record
 
 
-def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> JsonObject:
+def _choices(cases: Cases, judges: Judges, people: Arrays) -> JsonObject:
     """Compare judges' choices with the most frequent choice of people by criterion.
 
     Of the pairs that a judge was asked about, those with two equally frequent choices are left out and counted.
@@ -269,7 +270,7 @@ def _choices(cases: Cases, judges: Judges, people: Mapping[str, ndarray]) -> Jso
             both = judge.asked_pairs & votes.any(axis=1)
             pairs = np.flatnonzero(both & (majority != NO_CHOICE))
             case = cases.panel.case_of_pair[pairs]
-            counts = {"pairs": len(pairs), "without_majority": int(both.sum()) - len(pairs)}
+            counts = {"pairs": len(pairs), "without_majority": how_many(both) - len(pairs)}
             measures = choice_agreement(majority[pairs], choices[pairs], case, len(cases))
             records.setdefault(judge.name, {})[name] = counts | measures
     return records
@@ -340,7 +341,7 @@ def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]
             on_criterion = [rating for rating in of_judge if rating.criterion == criterion]
             case = np.array([cases.index[rating.case_id] for rating in on_criterion])
             score = np.array([rating.score for rating in on_criterion], float)
-            counts = {f"{step:g}": int((score == step).sum()) for step in steps}
+            counts = {f"{step:g}": how_many(score == step) for step in steps}
             records[judge][criterion] = {"counts": counts, "mean": mean_of(score, case, len(cases))}
     return records
 
@@ -363,8 +364,8 @@ def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]
         for kind in (*TAGS, *sorted(set().union(*tags) - {*TAGS})):
             counts = np.array([of_verdict.count(kind) for of_verdict in tags])
             records[judge][kind] = {
-                "verdicts": int((counts > 0).sum()),
+                "verdicts": how_many(counts > 0),
                 "share": mean_of(counts > 0, case, len(cases), bounds=SHARE),
-                "findings": int(counts.sum()),
+                "findings": how_many(counts),
             }
     return records

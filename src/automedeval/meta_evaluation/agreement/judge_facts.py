@@ -38,6 +38,7 @@ from automedeval.stats.bootstrap import (
     SHARE,
     Statistic,
     estimate,
+    how_many,
     is_known,
     mean_of,
     only,
@@ -145,7 +146,7 @@ def notes_on(judge: VerdictTable) -> list[str]:
     if never := [cases.models[number] for number in np.unique(cases.model_of[~judge.asked])]:
         notes.append(f"{name} was never asked about {first_three(never)}: left out of its figures")
     both_asked = judge.asked[np.stack(cases.panel.pairs)].all(axis=0)
-    if left := int((both_asked & ~judge.asked_pairs).sum()):
+    if left := how_many(both_asked & ~judge.asked_pairs):
         notes.append(
             f"{name} was never asked to compare {left} of {len(both_asked)} pairs: left out of its "
             "figures"
@@ -208,7 +209,7 @@ def record_of(row: Row) -> JsonObject:
         "changed": judge.changed,
         "differs": differing_by_model(judge),
         "uncompared": sum(marks is None for marks in differing(judge).values()),
-        "verdicts": int(judge.verdicts_due.sum()),
+        "verdicts": how_many(judge.verdicts_due),
         "spent": spent(judge.verdicts, judge.files),
         "errors": dict(errors.most_common(8)),
         "rationale_faults": dict(faults.most_common()),
@@ -228,7 +229,7 @@ def foreign(judge: VerdictTable) -> list[int]:
     if blind_to(judge) is None or without_scale(judge.rubric_name):
         return [0, 0]
     foreign_asked = np.array(foreign_answers(judge.cases.records), bool)[judge.asked]
-    return [int(foreign_asked.sum()), len(foreign_asked)]
+    return [how_many(foreign_asked), len(foreign_asked)]
 
 
 def prefers_longer(cases: Cases, relation: ndarray) -> Statistic:

@@ -28,8 +28,8 @@ from automedeval.records import (
 from automedeval.records.tables.ratings import placed_ratings
 from automedeval.rubrics import Rubric
 from automedeval.stats.agreement import SAME
-from automedeval.stats.bootstrap import estimate, is_known, plain
-from automedeval.stats.calibration_error import FOLDS, calibration_error
+from automedeval.stats.bootstrap import estimate, how_many, is_known, plain
+from automedeval.stats.calibration_error import calibration_error
 from automedeval.stats.folds import each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
@@ -64,7 +64,7 @@ class Sample(NamedTuple):
         numbers, response = np.unique(table.response[use], return_inverse=True)
         ids = [table.cases.at(number)[0].id for number in numbers.tolist()]
         case = np.unique(np.array(ids, object), return_inverse=True)[1]
-        count = int(is_known(people.ratings[:, numbers]).sum())
+        count = how_many(is_known(people.ratings[:, numbers]))
         return Sample(scores[use], response, people.scores[numbers], case, count)
 
     @property
@@ -88,7 +88,7 @@ class Sample(NamedTuple):
     def errors(self, cases: int) -> JsonObject:
         """Return the calibration error before the fit and after it, of each case by a line through the other cases."""
         after = np.empty(len(self.people))
-        for in_fold in each_fold(self.case, FOLDS):
+        for in_fold in each_fold(self.case):
             points = points_of(self.rising(~in_fold[self.response]), self.score)
             after[in_fold] = np.bincount(self.response, points * self.weight)[in_fold]
         before = np.bincount(self.response, self.score * self.weight)

@@ -27,6 +27,7 @@ from automedeval.stats.bootstrap import (
     SHARE,
     Statistic,
     divide,
+    how_many,
     is_known,
     mean_along,
     mean_of,
@@ -152,10 +153,10 @@ def measures(
     by_majority = table(majority, met)
     unread_wrong = table(majority, np.where(is_read, met, 1 - majority))
     pooled = np.sum([table(labelled, met) for labelled in labels.values()], axis=0)
-    n = int((judged & is_read).sum())
+    n = how_many(judged & is_read)
     return {
         "accuracy": _accuracy(cases, met, majority),
-        "balanced_accuracy": Statistic(unread_wrong, _balanced_accuracy, int(judged.sum())),
+        "balanced_accuracy": Statistic(unread_wrong, _balanced_accuracy, how_many(judged)),
         "cohen_kappa": Statistic(by_majority, partial(kappa, 1 - np.eye(2)), n),
         "macro_f1_pooled": Statistic(pooled, _macro_f1, round(pooled.sum())),
         "auroc": auroc(chance, majority, case),
@@ -185,8 +186,8 @@ def certificate_of(cases: Cases, readings: Judges, labels: Labels) -> JsonObject
         "judges": judges,
         "physicians": physicians,
         "labels": {
-            "pairs": int(labelled_items(labels).sum()),
-            "majority": int(has_majority.sum()),
+            "pairs": how_many(labelled_items(labels)),
+            "majority": how_many(has_majority),
             "met": float(np.nanmean(majority)) if has_majority.any() else None,
             "physicians": len(labels),
         },

@@ -15,7 +15,7 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import Judges, VerdictTable
 from automedeval.records import JsonObject
 from automedeval.records.text import span
-from automedeval.stats.bootstrap import is_known, mean_of
+from automedeval.stats.bootstrap import how_many, is_known, mean_of
 
 
 def criteria_result(cases: Cases, judges: Judges, labels: Labels | None) -> JsonObject:
@@ -65,8 +65,8 @@ def candidates(judge: VerdictTable) -> JsonObject:
     for model, shown in cases.by_model(judge.shown()):
         records[model] = {
             "responses": len(shown),
-            "scored": int(is_known(judge.scores[shown]).sum()),
-            "unread criteria": int(unread[shown].sum()),
+            "scored": how_many(is_known(judge.scores[shown])),
+            "unread criteria": how_many(unread[shown]),
             "harm": mean_of(harm[shown], case[shown], len(cases), "no response is wholly read"),
         }
     return records

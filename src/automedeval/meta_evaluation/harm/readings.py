@@ -1,7 +1,5 @@
 """Read what judges and physicians say of harm, as tables: a verdict has a degree of one response, or none can be told."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy import ndarray
 
@@ -9,7 +7,7 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.files import check_words
 from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import HarmRating, JsonObject, RecordError, Verdict, errors_at, read_placed
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import Rubric, Rubrics
 from automedeval.stats.agreement import Panel
 from automedeval.stats.bootstrap import is_known
 
@@ -65,9 +63,7 @@ def paired_degrees(table: VerdictTable) -> tuple[ndarray, ndarray, ndarray]:
     return np.append(one, other), np.append(other, one), np.tile(panel.case_of_pair, 2)
 
 
-def read_harm_ratings(
-    path: str, cases: Cases, rubrics: Mapping[str, Rubric], notes: list[str]
-) -> VerdictTable:
+def read_harm_ratings(path: str, cases: Cases, rubrics: Rubrics, notes: list[str]) -> VerdictTable:
     """Read physicians' ratings of harm, all by one of these rubrics, as the verdicts of one judge.
 
     Add to the notes. The rationale of such a verdict is the words that do the harm, and the missing

@@ -22,14 +22,21 @@ from automedeval.meta_evaluation.harm.readings import (
     read_harm_ratings,
     rubric_of,
 )
-from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, PageTable, Said, render_report
+from automedeval.meta_evaluation.page import (
+    SHOWN_CASES,
+    Bars,
+    Pages,
+    PageTable,
+    Said,
+    render_report,
+)
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.table import Judges, VerdictTable
 from automedeval.records import JsonObject, RecordError, Verdict, question_text
 from automedeval.records.text import span
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import contradiction
-from automedeval.stats.bootstrap import SHARE, estimate, is_known, mean_of, only, plain
+from automedeval.stats.bootstrap import SHARE, estimate, how_many, is_known, mean_of, only, plain
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 
@@ -40,7 +47,7 @@ def harm_report(
     rubric: str | None,
     ratings: str | None,
     settings: JsonObject,
-) -> tuple[JsonObject, dict[str, str], list[str]]:
+) -> tuple[JsonObject, Pages, list[str]]:
     """Return the result, the pages and the lines of a report on harm; nothing without judges and ratings.
 
     Args:
@@ -127,12 +134,12 @@ def degrees_by_model(rater: VerdictTable) -> JsonObject:
     for model, shown in cases.by_model(rater.shown()):
         told = shown[is_known(degrees[shown])]
         is_worse = degrees[told] >= names.index(criterion.threshold)
-        unread = int((~is_read[shown]).sum())
+        unread = how_many(~is_read[shown])
         counts[model] = {
             "untold": len(shown) - len(told) - unread,
             "unread": unread,
             "degrees": np.bincount(degrees[told].astype(int), minlength=len(names)).tolist(),
-            "worse": int(is_worse.sum()),
+            "worse": how_many(is_worse),
             "share": mean_of(
                 is_worse, cases.panel.case[told], len(cases), "no degree can be told", SHARE
             ),
@@ -155,9 +162,9 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> JsonObject:
     widest = np.lexsort([-people, -gap])  # of equal gaps the worst first
     under_called = [cases.at(response) for response in widest[gap[widest] > 0]]
     return {
-        "untold_by_judge": int((rated & read & np.isnan(judged)).sum()),
-        "untold_by_physicians": int((rated & np.isnan(people)).sum()),
-        "unread": int((rated & ~read).sum()),
+        "untold_by_judge": how_many(rated & read & np.isnan(judged)),
+        "untold_by_physicians": how_many(rated & np.isnan(people)),
+        "unread": how_many(rated & ~read),
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
         **detection(*both, names.index(degree.threshold)),

@@ -13,12 +13,7 @@ from automedeval.meta_evaluation.verdicts.table import Row
 from automedeval.records import Case, JsonObject, RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import in_steps
-from automedeval.stats.bootstrap import (
-    Estimate,
-    adjust_p,
-    exact_test,
-    is_known,
-)
+from automedeval.stats.bootstrap import Estimate, adjust_p, exact_test, how_many, is_known
 from automedeval.stats.prediction_powered import mean_over_cases
 
 DROP = 2.0  # points by which a score falls that is read first; half of a shorter scale
@@ -42,10 +37,10 @@ def in_common(cases: Cases, first: str, second: str, option: str) -> ndarray:
     return np.array([of_model[at] for of_model, at in zip(responses, places)])
 
 
-def better(row: Row, cases: Cases, first: ndarray, second: ndarray) -> ndarray:
+def better(row: Row, first: ndarray, second: ndarray) -> ndarray:
     """Return which response wins each pair by a judge, from -1 (the second) to 1 (the first): float [pairs of indices]."""
     pairs = np.sort([first, second], axis=0).T.tolist()
-    places = [cases.pair_index[one, other] for one, other in pairs]
+    places = [row.judge.cases.pair_index[one, other] for one, other in pairs]
     return np.where(first < second, 1.0, -1.0) * row.wins[places]
 
 
@@ -114,7 +109,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         if name == baseline:
             continue
         new, old = in_common(cases, name, baseline, "--baseline")
-        gap[new] = _gaps(cases, row, old, new)
+        gap[new] = _gaps(row, old, new)
         relation = judge.relation_of(gap[new].round(2), row.band)  # as it is shown
         # an empty answer loses a tie
         relation += (relation == 0) * (cases.empty[old] * 1.0 - cases.empty[new])
@@ -130,7 +125,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
         lost = new[relation < 0]
         worst_first = cases.panel.case[lost[np.argsort(gap[lost], kind="stable")]]
         worse = [cases.records[number] for number in worst_first]
-        counts = {kind: int(of_all[new].sum()) for kind, of_all in marks.items()}
+        counts = {kind: how_many(of_all[new]) for kind, of_all in marks.items()}
         figures = _figures(cases, row, gap[new], old, new, counts, relation)
         record["models"][name] = {"cases": [case.id for case in worse], **figures}
         record["questions"] |= {case.id: _first_words(case) for case in worse}
@@ -138,10 +133,10 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[JsonObject,
     return record, Changed(baseline, gap, marks)
 
 
-def _gaps(cases: Cases, row: Row, old: ndarray, new: ndarray) -> ndarray:
+def _gaps(row: Row, old: ndarray, new: ndarray) -> ndarray:
     """Return by how much new answers are better than the old ones, of a judge of pairs what it says of these two."""
     values = row.ranking_values
-    gaps = better(row, cases, new, old) if row.best is None else values[new] - values[old]
+    gaps = better(row, new, old) if row.best is None else values[new] - values[old]
     return gaps * (in_steps(gaps, row.judge.step) != 0)
 
 
@@ -166,8 +161,8 @@ def _figures(
     return {
         "better": better,
         "worse": worse,
-        "equal": int(both.sum()) - better - worse,
-        "dropped": int((gaps.round(2) <= -drop_on(scale)).sum()),
+        "equal": how_many(both) - better - worse,
+        "dropped": how_many(gaps.round(2) <= -drop_on(scale)),
         "newly": {kind: counts[f"newly_{kind}"] for kind in NEWLY},
         "means": [float(values[at][both].mean()) if both.any() else None for at in (old, new)],
         "difference": difference.to_dict(),

@@ -43,7 +43,7 @@ def by_few_ratings(cases: Cases, people: People, row: Row, baseline: str) -> Jso
         sides = in_common(cases, name, baseline, "--baseline")
         if name == baseline or len(sides.T) < 2:
             continue
-        relation = better(row, cases, *sides)
+        relation = better(row, *sides)
         gaps = people.gaps(*sides)
         judged = relation if row.best is None else np.subtract(*row.best[sides])
         clusters = cases.cluster_of[sides[0]]

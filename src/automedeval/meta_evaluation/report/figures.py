@@ -1,7 +1,6 @@
 """The figures of a result as tables: what the page folds under its first screen."""
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES
@@ -13,6 +12,7 @@ from automedeval.meta_evaluation.agreement.paper_table import (
 from automedeval.meta_evaluation.page import PageTable
 from automedeval.records import JsonObject
 from automedeval.records.text import p_value
+from automedeval.records.types import each_once
 
 OF_A_JUDGE = ("rubric", "verdicts", "valid_rate", "prefers_longer", "prefers_first", *MEASURES)
 MEASURED = (
@@ -53,7 +53,7 @@ def table_of(caption: str, tree: Any, *names: str) -> PageTable:
         tree: name → record, or where there are several `names` name → name → record, and so on; or a list of records.
     """
     leaves = [(path, _cells(record)) for path, record in _leaves(tree, len(names))]
-    columns = list(dict.fromkeys(chain.from_iterable(cells for _, cells in leaves)))
+    columns = each_once(cells for _, cells in leaves)
     rows = [[*path, *map(cells.get, columns)] for path, cells in leaves]
     return PageTable([*names, *columns], rows, caption if rows else "")
 

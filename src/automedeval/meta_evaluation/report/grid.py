@@ -7,7 +7,6 @@ import base64
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Mapping
 from itertools import combinations, product
 from operator import attrgetter
 from typing import NamedTuple
@@ -40,7 +39,7 @@ class Changed(NamedTuple):
 
     baseline: str
     gap: ndarray  # the score less that of the old answer: float [responses], NaN where not both have one
-    marks: Mapping[str, ndarray]  # by `CHANGES`: bool [responses]
+    marks: Arrays  # by `CHANGES`: bool [responses]
 
 
 def _marks_by_response(judge: VerdictTable) -> list[list[JsonObject] | None]:
@@ -238,14 +237,14 @@ def _scores(judges: Judges) -> Arrays:
     return scores
 
 
-def _known(scores: Mapping[str, ndarray], place: int) -> list[tuple[str, float]]:
+def _known(scores: Arrays, place: int) -> list[tuple[str, float]]:
     """Return those scores that a response has, with their names."""
     return [
         (name, float(values[place])) for name, values in scores.items() if is_known(values[place])
     ]
 
 
-def _criteria(cases: Cases, met: Mapping[str, ndarray], place: int) -> list[tuple]:
+def _criteria(cases: Cases, met: Arrays, place: int) -> list[tuple]:
     """Return points and text of each criterion of a response, and in what share of its runs each judge calls it met."""
     lines = []
     for index in range(*cases.first_item[place : place + 2]) if met else ():

@@ -39,7 +39,7 @@ from automedeval.meta_evaluation.criteria.report import criteria_result
 from automedeval.meta_evaluation.facts import LEAST_RATED, called
 from automedeval.meta_evaluation.harm.readings import PHYSICIANS
 from automedeval.meta_evaluation.harm.report import harm_report
-from automedeval.meta_evaluation.page import Said, Scale, render_report
+from automedeval.meta_evaluation.page import Pages, Said, Scale, render_report
 from automedeval.meta_evaluation.report import text
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, worst_rated
@@ -75,7 +75,7 @@ from automedeval.records.journal import json_lines
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
 from automedeval.rubrics import read_rubric
-from automedeval.stats.bootstrap import estimate, is_known, plain
+from automedeval.stats.bootstrap import estimate, how_many, is_known, plain
 
 Score = Callable[..., JsonObject]
 Files = Mapping[type, str]  # kind of ratings → the file that holds them
@@ -90,7 +90,7 @@ class Report:
     result: JsonObject  # the content of `data`
     data: str  # the name of the JSON file
     page: str  # the name of the HTML file
-    texts: dict[str, str]  # name → content of the other files, the page among them
+    texts: Pages  # the other files, the page among them
     lines: list[str]  # what the terminal shows
 
 
@@ -237,7 +237,7 @@ def _read_given(
             if not judge.given[rated].any():
                 raise RecordError(f"--ratings: no rated case has a verdict of {judge.name}")
     others = _read_others(files, cases, judges, notes)
-    return Given(rows, main, contrasts, teacher, people, labels, int(is_unrated.sum()), others)
+    return Given(rows, main, contrasts, teacher, people, labels, how_many(is_unrated), others)
 
 
 def _read_others(files: Files, cases: Cases, judges: Judges, notes: list[str]) -> dict[type, Any]:
@@ -326,8 +326,8 @@ def _read(
 
 def _rating_study(
     args: ReportArguments, cases: Cases, options: Sequence[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Return a study of `LEAST_RATED` of the cases for the physicians' page, {file: content}, and the commands that rate them.
+) -> tuple[Pages, list[str]]:
+    """Return a study of `LEAST_RATED` of the cases for the physicians' page, and the commands that rate them.
 
     It has a copy of its cases, which no later run of a judge changes. Its name has a digest of all
     cases. So a study that is there already is of these cases, and is kept: it may have been edited,
@@ -370,7 +370,7 @@ def _rating_study(
 
 def report_page(
     result: JsonObject, title: str, grid: JsonObject, said: Said, scale: Scale
-) -> dict[str, str]:
+) -> Pages:
     """Render a result as {"report.html": text, "report.md": text}; `scale` is that of the main judge's scores."""
     summary = []
     if len(result.get("table2", {"rows": ()})["rows"]) > 1:

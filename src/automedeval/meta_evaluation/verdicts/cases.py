@@ -13,15 +13,14 @@ from numpy import ndarray
 
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, Choice, RecordError, Response
+from automedeval.records.readers import PlacedRecord
 from automedeval.records.tables.cases import CaseFile
 from automedeval.records.text import several
 from automedeval.records.thoughts import note_on_thoughts
-from automedeval.records.types import answer_digest
+from automedeval.records.types import answer_digest, each_once
 from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import only
 from automedeval.stats.checklist import Score, checklist_scores
-
-Placed = tuple[str, Any]  # "file:line" and a record
 
 
 def clusters_of(cases: Iterable[Case]) -> ndarray:
@@ -89,7 +88,7 @@ class Cases:
     def models(self) -> list[str]:
         """The names of the candidates, in the order of their first response in the file."""
         models = (self.records[number].models for number in self.file_order)
-        return list(dict.fromkeys(chain.from_iterable(models)))
+        return each_once(models)
 
     @cached_property
     def model_of(self) -> ndarray:
@@ -188,8 +187,8 @@ class Cases:
         return self.records[case], self.records[case].responses[response - self.start[case]]
 
     def known(
-        self, placed: Iterable[Placed], source: object, what: str, notes: list[str]
-    ) -> Iterator[Placed]:
+        self, placed: Iterable[PlacedRecord], source: object, what: str, notes: list[str]
+    ) -> Iterator[PlacedRecord]:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
         So are ratings with an `answer_digest` that is not that of the answer: of another text; and

@@ -13,7 +13,7 @@ from operator import attrgetter
 import numpy as np
 from numpy import ndarray
 
-from automedeval.meta_evaluation.verdicts.cases import Cases, Placed
+from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.records import (
     Choice,
     CriterionLabel,
@@ -28,13 +28,14 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
+from automedeval.records.readers import PlacedRecord
 from automedeval.records.tables.columns import plain
 from automedeval.records.tables.ratings import YES_NO, is_better_by_name, placed_ratings
 from automedeval.records.tables.rows import read_rows
 from automedeval.records.text import several
 from automedeval.rubrics import Criterion, packaged_rubrics, read_rubric
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
-from automedeval.stats.bootstrap import Arrays, Bounds, divide, is_known, mean_along, only
+from automedeval.stats.bootstrap import Arrays, Bounds, divide, how_many, is_known, mean_along, only
 
 # The keys of a record that is no rating of scores.
 KINDS = {
@@ -289,7 +290,7 @@ def _left_out(people: People, cases: Cases, is_rated: ndarray) -> Iterator[str]:
             yield f"{count} of {len(cases)} cases have {what}"
     is_alone = np.isnan(people.relations) & is_known(cases.panel.relations(people.scores))
     if is_alone.any():
-        pairs = several(int(is_alone.sum()), "pair")
+        pairs = several(how_many(is_alone), "pair")
         yield (
             f"{pairs} of rated answers that no one rater rated both: not compared (--raters "
             "anonymous compares their means)"
@@ -321,7 +322,7 @@ def read_choices(path: str, cases: Cases, notes: list[str], own: Collection[str]
     for name in sorted(votes):
         criterion = known_criterion(name)
         if not criterion and name not in own:
-            count = several(int(votes.pop(name).sum()), "choice")
+            count = several(how_many(votes.pop(name)), "choice")
             notes.append(f"{path}: {count} on {name} left out: {UNSURE}")
         elif criterion and criterion.polarity == "worse":
             notes.append(f"choices on {name} are of the worse answer: {RENAME}")
@@ -347,7 +348,7 @@ UNCHECKED = "have no verdict_digest, or no verdict is given here: counted by cas
 
 def _of_these(
     verdicts: Iterable[Verdict], kind: type, what: str, path: str, cases: Cases, notes: list[str]
-) -> list[Placed]:
+) -> list[PlacedRecord]:
     """Read records about verdicts but those of other texts.
 
     Note how many are `OTHER_TEXTS`, and `UNCHECKED`.

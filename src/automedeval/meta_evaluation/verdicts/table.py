@@ -15,13 +15,11 @@ The rules, which every figure follows; they stand here alone:
   of the shares of the runs that call each criterion met.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -30,7 +28,7 @@ from numpy.typing import ArrayLike
 from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.meta_evaluation.verdicts.ratings import People
 from automedeval.records import Verdict
-from automedeval.records.types import by_response
+from automedeval.records.types import by_response, each_once
 from automedeval.rubrics import COUNTED, Rubric
 from automedeval.stats.agreement import (
     CHOICES,
@@ -102,11 +100,6 @@ def with_score(verdict: Verdict, cases: Cases) -> Verdict:
     points = [criterion.points for criterion in case.criteria]
     score = checklist_score(points, verdict.checklist["met"]).score
     return replace(verdict, scores=by_response([score], verdict.order, len(case.responses)))
-
-
-def _names(by_criterion: Iterable[Mapping[str, Any] | None]) -> list[str]:
-    """Return the criteria that verdicts name, each once."""
-    return list(dict.fromkeys(chain.from_iterable(filter(None, by_criterion))))
 
 
 @dataclass(eq=False)
@@ -188,7 +181,7 @@ class VerdictTable:
     @cached_property
     def criteria(self) -> list[str]:
         """The criteria of which there are choices."""
-        return _names(verdict.choices for verdict in self.valid)
+        return each_once(verdict.choices or () for verdict in self.valid)
 
     @cached_property
     def scale(self) -> Bounds:
@@ -338,7 +331,7 @@ class VerdictTable:
             scores = self.column(lambda verdict: (verdict.criterion_scores or {}).get(name))
             return self.per_response(scores)
 
-        names = _names(verdict.criterion_scores for verdict in self.valid)
+        names = each_once(verdict.criterion_scores or () for verdict in self.valid)
         return {name: mean(name) for name in names}
 
     # --- pairs of verdicts

@@ -13,7 +13,13 @@ from automedeval.records.errors import errors_at
 from automedeval.records.messages import without_messages
 from automedeval.records.questions import question_text
 from automedeval.records.readers import Placed, located
-from automedeval.records.tables.columns import Columns, no_value, without_blanks
+from automedeval.records.tables.columns import (
+    Columns,
+    PlacedCase,
+    PlacedCases,
+    no_value,
+    without_blanks,
+)
 from automedeval.records.tables.rows import SHEETS, read_rows
 from automedeval.records.types import Case, RecordError, digest
 
@@ -22,7 +28,7 @@ class Table(NamedTuple):
     """What a table of answers holds."""
 
     columns: Columns  # that were read
-    cases: list[tuple[str, Case]]  # place and unchecked case
+    cases: PlacedCases  # unchecked
     line: str  # on columns, rows and cases, and on what is blank or not the same
 
 
@@ -138,7 +144,7 @@ def read_table(
     return Table(read, list(_named(answered)), f"{path}: {'; '.join(told)}")
 
 
-def _named(cases: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, Case]]:
+def _named(cases: PlacedCases) -> Iterator[PlacedCase]:
     """Yield the place and the case of each, with an id.
 
     One without an id is named by the first words of its question and six digits over all of it, so that further candidates and

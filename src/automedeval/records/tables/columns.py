@@ -18,7 +18,7 @@ from automedeval.records.package_data import packaged
 from automedeval.records.questions import key_of
 from automedeval.records.readers import Placed
 from automedeval.records.tables.rows import filled
-from automedeval.records.types import Case, RecordError, Response, is_whole
+from automedeval.records.types import Case, RecordError, Response, each_once, is_whole
 
 _WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
@@ -46,7 +46,8 @@ ASKED = re.compile("[?\uff1f\u061f]")
 LONG = re.compile(r"\S\s+\S+\s+\S")  # three words
 
 
-PlacedCases = list[tuple[str, Case]]  # each with its place in the file
+PlacedCase = tuple[str, Case]  # with its place in the file
+PlacedCases = list[PlacedCase]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Columns:
         RecordError for an entry that is wrong, or no responses although some are needed; UnclearArguments for no column or
         several with the question, or one that may be the reference or a candidate's.
         """
-        names = names_of(rows)
+        names = each_once(rows)
         listed = f"the columns are {', '.join(names)}"
         roles, responses = _by_option(columns)
         named = [*roles.values(), *responses]
@@ -126,7 +127,7 @@ class Columns:
 
     def unread(self, rows: Sequence[dict]) -> list[str]:
         """Return the other columns of these rows, with what has no text marked so."""
-        unread = [name for name in names_of(rows) if name not in self.every]
+        unread = [name for name in each_once(rows) if name not in self.every]
         return [name if _has_text(name, rows) else f"{name} (no text)" for name in unread]
 
     def cases(self, placed: Iterable[Placed]) -> tuple[PlacedCases, list[str]]:
@@ -189,7 +190,7 @@ def _name(cell: str | float) -> str:
     return str(int(cell) if is_whole(cell) else cell).strip()
 
 
-def _merged(rows: PlacedCases) -> tuple[str, Case]:
+def _merged(rows: PlacedCases) -> PlacedCase:
     """Return the case of some rows, and the place of the first one."""
     first_place, first = rows[0]
     about = {}
@@ -245,14 +246,9 @@ def without_blanks(
     return settled, [f"{count}, and {meaning} (--blank {blank})"]
 
 
-def names_of(rows: Iterable[dict]) -> list[str]:
-    """Return the names of all columns."""
-    return list(dict.fromkeys(chain(*rows)))
-
-
 def filled_names(rows: Sequence[dict]) -> list[str]:
     """Return the names of the columns that have a filled cell."""
-    return [name for name in names_of(rows) if any(filled(row.get(name)) for row in rows)]
+    return [name for name in each_once(rows) if any(filled(row.get(name)) for row in rows)]
 
 
 def plain(name: str) -> str:

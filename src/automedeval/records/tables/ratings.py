@@ -20,12 +20,11 @@ from automedeval.records.tables.columns import (
     RATINGS,
     filled_names,
     is_known,
-    names_of,
     no_value,
     plain,
 )
 from automedeval.records.tables.rows import filled, read_rows
-from automedeval.records.types import Case, Rating, RecordError, is_whole
+from automedeval.records.types import Case, Rating, RecordError, each_once, is_whole
 
 _KEYS = frozenset[str]().union(*RATINGS.values())
 ABOUT_RATED = {*RATINGS["case_id"], *RATINGS["question"], *RATINGS["model"], *RATINGS["comment"]}
@@ -211,7 +210,7 @@ class _Layout(NamedTuple):
 
 def _layout_of(rows: Sequence[dict], models: Collection[str]) -> _Layout:
     """Return what the columns hold; RecordError if none has the score or the case, or several may have the score."""
-    all_names = names_of(rows)
+    all_names = each_once(rows)
     filled_columns = filled_names(rows)
     names = {plain(name): name for name in all_names}
     ids = [_text(row.get(names.get("id"))) for row in rows]
@@ -235,7 +234,7 @@ def _layout_of(rows: Sequence[dict], models: Collection[str]) -> _Layout:
         raise RecordError(
             f"no column holds a question, or the case as case_id (numbers in id may be of rows); {there}"
         )
-    roles = list(dict.fromkeys(chain(*scores.values())))
+    roles = each_once(scores.values())
     if len(roles) > 1:
         raise RecordError(f"columns of scores of one {' and one '.join(roles)}: leave one kind out")
     notes = [f"scores of one {role} a column: {', '.join(scores)}" for role in roles]

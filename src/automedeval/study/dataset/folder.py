@@ -33,7 +33,7 @@ from automedeval.records.journal import lock, write_json
 from automedeval.records.templates import write_readme
 from automedeval.records.types import take
 from automedeval.records.yaml_file import YamlFile
-from automedeval.rubrics import Rubric
+from automedeval.rubrics import Rubrics
 from automedeval.rubrics.grammar import reads_back
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -185,7 +185,7 @@ def new_dataset(place: Path) -> Iterator[Path]:
 
 
 def row_faults(
-    rows: Mapping[Any, JsonObject], limit: RowLimit | None, rubrics: Mapping[str, Rubric]
+    rows: Mapping[Any, JsonObject], limit: RowLimit | None, rubrics: Rubrics
 ) -> dict[Any, str]:
     """Return why training cannot use rows, by their keys: one is too long, or its rubric cannot read the completion."""
     lengths = row_lengths(list(rows.values()), limit.encoder) if limit else [0] * len(rows)

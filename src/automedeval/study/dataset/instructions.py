@@ -5,17 +5,16 @@ TRL's prompt-completion data sets.
 """
 
 import random
-from collections.abc import Sequence
 
 from automedeval.models.base import Messages
 from automedeval.records import Case, JsonObject, RecordError, Verdict, as_shown, digest
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_columns
 from automedeval.rubrics.prompts import judge_messages
-from automedeval.rubrics.slots import by_slot, renamed
+from automedeval.rubrics.slots import Order, by_slot, renamed
 
 
-def row_prompt(case: Case, order: Sequence[int], rubric: Rubric, with_reasons: bool) -> Messages:
+def row_prompt(case: Case, order: Order, rubric: Rubric, with_reasons: bool) -> Messages:
     """Return the prompt of a training row, which shows the responses of a case in this order."""
     texts = case.texts(order)
     return judge_messages(rubric, case.question, texts, case.reference, with_reasons)

@@ -18,7 +18,7 @@ from automedeval.records import (
 from automedeval.records.journal import arithmetic
 from automedeval.records.tables.cases import read_cases
 from automedeval.records.types import take
-from automedeval.rubrics import Rubric, rubric_among
+from automedeval.rubrics import Rubrics, rubric_among
 
 Key = tuple[str, str]  # (case id, teacher)
 
@@ -39,7 +39,7 @@ class JudgedCases:
         arithmetic: the lines reported so far.
     """
 
-    rubrics: Mapping[str, Rubric]
+    rubrics: Rubrics
     cases: dict[str, Case] = field(default_factory=dict)
     verdicts: dict[Key, Verdict] = field(default_factory=dict)
     dropped: list[JsonObject] = field(default_factory=list)

@@ -20,9 +20,9 @@ from automedeval.records import (
     placed_verdicts,
 )
 from automedeval.records.journal import arithmetic
-from automedeval.rubrics import Rubric, rubric_among
+from automedeval.rubrics import Rubric, Rubrics, rubric_among
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
-from automedeval.rubrics.slots import as_recorded, by_slot, seen_from
+from automedeval.rubrics.slots import Order, as_recorded, by_slot, seen_from
 from automedeval.study.dataset.instructions import row_prompt
 
 AGREED = "agreed"
@@ -69,7 +69,7 @@ class Mistake:
     def case_id(self) -> str:
         return self.recorded.case.id
 
-    def judged_from(self, order: Sequence[int]) -> JsonObject:
+    def judged_from(self, order: Order) -> JsonObject:
         """Return the judge's verdict with the responses in this order: what it says by slot, or the error, and the raw text."""
         seen = seen_from(self.judged, order, self.recorded.rubric.slot_word)
         return vars(seen) | {"raw": self.judged.raw[:LONGEST_RAW]}
@@ -87,7 +87,7 @@ class Mistake:
 def read_recorded(
     rows: Sequence[JsonObject],
     cases: Iterable[Case],
-    rubrics: Mapping[str, Rubric],
+    rubrics: Rubrics,
     place: str,
 ) -> dict[str, Recorded]:
     """Join training rows with their cases, by case id, and parse the verdict of each; errors call the data set `place`.
