@@ -8,7 +8,6 @@ Missed targets come first, then one table for each benchmark with its command an
 
 import argparse
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from automedeval.records.text import cell
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = """
-{%- macro told(row) -%}
+{%- macro told(row, in_full) -%}
 {{ "**" if row.met is sameas false }}
-{{- (row.value | figure ~ " " ~ row.unit | cell) | trim }}
-{%- if row.ratio is not none %}, {{ "%.2f" | format(row.ratio) }} × {{ row.peer | cell }}{% endif %}
+{{- (row.value | figure ~ (" " ~ row.unit | cell if in_full)) | trim }}
+{%- if row.ratio is not none %}, {{ "%.2f" | format(row.ratio) }} ×{{ " " ~ row.peer | cell if in_full }}{% endif %}
 {{- ", missed**" if row.met is sameas false }}
 {%- endmacro -%}
 # Performance
@@ -31,12 +30,12 @@ Speed and memory by the [benchmarks](../benchmarks/README.md); agreement with pe
 
 "9 × peer": 9 times as good as the peer in the same run; then the target is of this ratio.
 
-Machine: {{ usual }}.
+Machine: {{ usual.device }}; {{ usual.versions }}.
 
 ## Missed targets
 
 {{ missed | length }} of {{ judged | length }}: {% for title, rows in missed | groupby("title") -%}
-  {{ rows | length }} of [{{ title }}](#{{ title | anchor }}){{ ", " if not loop.last }}
+  {{ rows | length }} of {{ title }}{{ ", " if not loop.last }}
 {%- else %}none{% endfor %}.
 {% for title, group in records | groupby("title") %}
 ## {{ title }}
@@ -47,7 +46,7 @@ Machine: {{ usual }}.
 | --- |{{ " --- |" * group | length }} --- |
 {% for row in group[0].rows if row.target or not group[0].rows | selectattr("target") | list -%}
 | {{ row.name | cell }} |
-{%- for record in group %} {{ told(record.rows[group[0].rows.index(row)]) }} |{% endfor %}
+{%- for record in group %} {{ told(record.rows[group[0].rows.index(row)], loop.first) }} |{% endfor %}
 {{- " " ~ (row.target or "") | replace(">=", "≥") | replace("<=", "≤") }} |
 {% endfor %}
 {%- for note in group[0].notes %}
@@ -58,25 +57,21 @@ Machine: {{ usual }}.
 {% for record in group -%}
 {{ record.date }}, {{ "%.0f" | format(record.seconds) }} s;
 {%- if record.idle %} alone{% else %} other programs used {{ "%g" | format(record.other_cores) }} cores{% endif -%}
-; commit {{ record.commit }}.{% if record.setting != usual %} {{ record.setting }}.{% endif %}
+; commit {{ record.commit }}.
+{%- for said in ("device", "versions") if record.setting[said] != usual[said] %} {{ record.setting[said] }}.{% endfor %}
 {% endfor -%}
 {% endfor -%}
 """
 
 
-def anchor(title: str) -> str:
-    """Return the anchor that a heading gets."""
-    letters = title.lower().replace(" ", "-")
-    return "".join(letter for letter in letters if letter.isalnum() or letter == "-")
-
-
-def setting(record: dict[str, Any]) -> str:
-    """Return the machine and versions of a record in words."""
+def setting(record: dict[str, Any]) -> dict[str, str]:
+    """Return the device and the versions of a record in words."""
     machine = record["machine"]
-    device = f", {machine['gpu']}" if machine["gpu"] else ""
+    gpu = f", {machine['gpu']}" if machine["gpu"] else ""
     kind = "with" if machine["bfloat16"] else "without"
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    return f"{machine['processor']}, {machine['cores']} cores {kind} bfloat16{device}; {versions}"
+    device = f"{machine['processor']}, {machine['cores']} cores {kind} bfloat16{gpu}"
+    return {"device": device, "versions": versions}
 
 
 def page(records: list[dict[str, Any]]) -> str:
@@ -85,10 +80,11 @@ def page(records: list[dict[str, Any]]) -> str:
     for record in records:
         record["setting"] = setting(record)
         judged += [row | {"title": record["title"]} for row in record["rows"] if row["target"]]
-    (usual, _), *_ = Counter(record["setting"] for record in records).most_common(1)
+    settings = [record["setting"] for record in records]
+    usual = max(settings, key=settings.count)
     missed = [row for row in judged if not row["met"]]
     layout = Environment(keep_trailing_newline=True)
-    layout.filters |= {"cell": cell, "figure": figure, "anchor": anchor}
+    layout.filters |= {"cell": cell, "figure": figure}
     records = sorted(records, key=lambda record: not record["machine"]["bfloat16"])
     return layout.from_string(TEMPLATE).render(
         records=records, usual=usual, judged=judged, missed=missed
