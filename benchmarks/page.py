@@ -26,16 +26,16 @@ TEMPLATE = """
 {%- endmacro -%}
 # Performance
 
-Speed and memory by the [benchmarks](../benchmarks/README.md); agreement with people is in the [results](results.md).
+By the [benchmarks](../benchmarks/README.md). Agreement with people: [results](results.md).
 
-"9 × peer": 9 times as good as the peer in the same run; then the target is of this ratio.
+"9 × peer" is 9 times as good as the peer in the same run; its target is of this ratio.
 
-Machine: {{ usual.device }}; {{ usual.versions }}.
+Machine: {{ usual.device }}; {{ usual.versions }}. Nothing else ran, if nothing is said.
 
 ## Missed targets
 
 {{ missed | length }} of {{ judged | length }}: {% for title, rows in missed | groupby("title") -%}
-  {{ rows | length }} of {{ title }}{{ ", " if not loop.last }}
+  {{ title }} {{ rows | length }}{{ ", " if not loop.last }}
 {%- else %}none{% endfor %}.
 {% for title, group in records | groupby("title") %}
 ## {{ title }}
@@ -55,8 +55,8 @@ Machine: {{ usual.device }}; {{ usual.versions }}.
 {%- if group[0].notes %}
 {% endif %}
 {% for record in group -%}
-{{ record.date }}, {{ "%.0f" | format(record.seconds) }} s;
-{%- if record.idle %} alone{% else %} other programs used {{ "%g" | format(record.other_cores) }} cores{% endif -%}
+{{ record.date }}, {{ "%.0f" | format(record.seconds) }} s
+{%- if not record.idle %}; other programs used {{ "%g" | format(record.other_cores) }} cores{% endif -%}
 ; commit {{ record.commit }}.
 {%- for said in ("device", "versions") if record.setting[said] != usual[said] %} {{ record.setting[said] }}.{% endfor %}
 {% endfor -%}

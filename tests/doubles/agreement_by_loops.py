@@ -121,13 +121,9 @@ def accuracies(*tables: Beside) -> dict[str, Figure]:
     }
 
 
-def correlations(*tables: dict[Place, tuple]) -> dict[str, Figure]:
-    """Return the correlations of tables of response → (score of people, score of the judge)."""
-    points = []
-    for table in tables:
-        for (number, _), both in table.items():
-            if None not in both:
-                points.append((number, both))
+def correlations(table: dict[Place, tuple]) -> dict[str, Figure]:
+    """Return the correlations of a table of response → (score of people, score of the judge)."""
+    points = [(number, both) for (number, _), both in table.items() if None not in both]
     return {kind: figure(points, partial(correlation, kind)) for kind in CORRELATIONS}
 
 

@@ -59,17 +59,14 @@ def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
 
 
 def test_a_rater_of_hard_cases_is_no_strict_one_and_a_strict_one_does_not_disagree(tmp_path):
-    """Two raters of the first cases and two of the others, who agree: one is stricter by a point."""
-    cases = read(CASES)
-    line = read(RATINGS)[0]
-    lines = []
-    for case, first, second in ((cases[0], "a", "b"), (cases[1], "c", "d")):
-        for number, answer in enumerate(case["responses"]):
-            score = number + 3 * (case is cases[0])
-            for rater, given in ((first, score), (second, score + 1)):
-                about = {"case_id": case["id"], "model": answer["model"]}
-                lines.append(line | about | {"annotator": rater, "score": given})
-    people = made(tmp_path, agreeing_verdicts(), ratings=lines).result["people"]
+    """Raters of other names for half of the cases, who agree but for a strict one of each half."""
+    ratings = []
+    for rating in read(RATINGS):
+        is_hard = rating["case_id"] in CASE_IDS[:15]
+        rater = f"{rating['annotator']} {is_hard}"
+        score = len(rating["model"]) - 4 * is_hard - rater.startswith("simulated-1")
+        ratings.append(rating | {"annotator": rater, "score": score})
+    people = made(tmp_path, agreeing_verdicts(), ratings=ratings).result["people"]
     assert people["ceiling"]["pearson"]["value"] == pytest.approx(1)
 
 
