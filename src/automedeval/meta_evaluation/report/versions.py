@@ -1,7 +1,7 @@
 """Join two versions of a model that were judged apart, in two files of cases: they are compared like any two models."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, product
 from typing import NamedTuple
@@ -17,7 +17,10 @@ from automedeval.records import (
     question_text,
 )
 
-TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
+TEXTS = ("reference", "criteria")  # of a case, which both runs must share
+Ids = dict[
+    tuple[str, str], str
+]  # question, and own id where it stands several times → id of the joined case
 
 
 class Judged(NamedTuple):
@@ -31,6 +34,7 @@ class Judged(NamedTuple):
 def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Judged:
     """Return the cases of two versions with their answers, and the verdicts of the judges of both.
 
+    They are joined by the questions; one that stands several times in a file by its ids.
     A model is called by the name of its version, of several "NAME: model"; where that is "", as it
     is. A case that is in one file alone has the answers of that version.
 
@@ -44,8 +48,14 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         raise RecordError(
             f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE"
         )
-    ours = _renamed(old.cases, old_names)
-    theirs = _renamed(new.cases, new_names)
+    several = _several(old.cases) | _several(new.cases)
+    ids: Ids = {}
+    ours = _renamed(old.cases, old_names, several, ids)
+    theirs = _renamed(new.cases, new_names, several, ids)
+    asked: dict[str, str] = {}
+    for own, case in chain(ours.items(), theirs.items()):
+        if asked.setdefault(own, _asked(case)) != _asked(case):
+            raise RecordError(f"{where}: case {own!r} differs in its question")
     by_id = defaultdict[str, list[Case]](list)
     for case in chain(ours.values(), theirs.values()):
         by_id[case.id].append(case)
@@ -58,7 +68,7 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         records.append(replace(both[0], responses=tuple(responses)))
     if not shared:
         raise RecordError(
-            f"{where} have no case in common: no id, or question that stands once in a file, is in both"
+            f"{where} have no case in common: no question that stands once in a file, or has ids, is in both"
         )
     # A printed command is on the new file, and has the options of its run.
     cases = Cases(records, new.cases.source)
@@ -84,18 +94,37 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
     return Judged(cases, judges, notes)
 
 
-def _renamed(cases: Cases, names: Mapping[str, str]) -> dict[str, Case]:
+def _asked(case: Case) -> str:
+    """Return what is equal in cases of one question."""
+    return key_of(question_text(case.question))
+
+
+def _own_id(case: Case) -> str:
+    """Return the id that the user gave a case; "" where it was made of the question."""
+    return "" if digest(case.question)[:6] in case.id else case.id
+
+
+def _several(cases: Cases) -> set[str]:
+    """Return the questions that stand several times with ids."""
+    counts = Counter(_asked(case) for case in cases.records if _own_id(case))
+    return {question for question, count in counts.items() if count > 1}
+
+
+def _renamed(
+    cases: Cases, names: Mapping[str, str], several: Collection[str], ids: Ids
+) -> dict[str, Case]:
     """Return id in the file → case with its id in the joined file, in the order of the file.
 
-    A case without an own id gets that of its question. Of equal cases the first is taken. Different
-    ones with one question have their texts in the id too: only their order would pair them with
-    other texts. `names` are those of the models.
+    Of equal cases of a question that is not one of `several` the first is taken. Different ones have their texts in the id too:
+    only their order would pair them with other texts. `names` are those of the models, `ids` get the ids.
     """
     by_id = defaultdict[str, dict[str, Case]](dict)  # → texts → case
     for number in cases.file_order:
         case = cases.records[number]
-        has_own = digest(case.question)[:6] not in case.id
-        name = case.id if has_own else digest(key_of(question_text(case.question)))
+        question = _asked(case)
+        own = _own_id(case)
+        place = question, own if question in several else ""
+        name = ids.setdefault(place, own or digest(question))
         by_id[name].setdefault(case.checklist_digest, case)
     renamed = {}
     for name, several in by_id.items():
