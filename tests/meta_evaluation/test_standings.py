@@ -18,7 +18,6 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.rubrics import Rubric
 
 SCORES = read_rubric("automedeval")
-PAIRS = read_rubric("medical_pairwise")
 
 
 def case_of(*texts: str, name: str = "1") -> Case:
@@ -51,28 +50,15 @@ def column(rows: list[dict], name: str) -> dict[str, Any]:
     return found
 
 
-@each_row("answers, verdicts, wanted")
-def test_verdicts_make_the_table(answers, verdicts, wanted):
+@each_row("rubric, answers, verdicts, wanted")
+def test_verdicts_make_the_table(rubric, answers, verdicts, wanted):
     """`wanted` has columns, in the order of the models; a score of None is unread."""
     cases = [case_of(*texts, name=str(number)) for number, texts in enumerate(answers)]
     given = [verdict(*scores, **more) for scores, more in verdicts]
-    rows, _ = ranked(cases, given)
+    rows, _ = ranked(cases, given, read_rubric(rubric))
     for name, figures in wanted.items():
         found = column(rows, name)
         assert [*found.items()] == [*figures.items()]
-
-
-@pytest.mark.parametrize("share", [1, 0])
-def test_a_choice_of_the_worse_response_is_a_loss_of_its_model(share):
-    """The first model is chosen on every criterion; then only where the worse response is asked for."""
-    choices = dict.fromkeys(PAIRS.output_criteria, "a")
-    if not share:
-        for each in PAIRS.criteria:
-            choices[each.name] = "a" if each.polarity == "worse" else "b"
-    on_pair = verdict(order=(0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=choices)
-    rows, _ = ranked([case_of("1", "2")], [on_pair], PAIRS)
-    assert column(rows, "pairs") == {"a": 1, "b": 1}
-    assert column(rows, "share of pairs won") == {"a": share, "b": 1 - share}
 
 
 def test_ranks_overlap_unless_the_difference_is_clear():
