@@ -12,8 +12,6 @@ from tables import each_row, rows_of
 
 from automedeval import (
     Case,
-    Judge,
-    LikelihoodJudge,
     RecordError,
     Verdict,
     Verdicts,
@@ -21,7 +19,6 @@ from automedeval import (
     load_judge,
     read_cases,
 )
-from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.judge import default_judge
 from automedeval.models.arguments import ENCODER_ON_HUB, EncoderArguments, parse_model
 from automedeval.models.checkpoints import find_model, user_models
@@ -45,23 +42,14 @@ def ordered(verdicts) -> list[dict]:
     return sorted(verdicts, key=lambda verdict: (verdict["case_id"], verdict["order"]))
 
 
-@pytest.mark.parametrize(
-    ("spec", "kind", "options"),
-    [
-        ("{}", Judge, {"orders": "latin", "rationale": False}),
-        ("{}", Judge, {"rubric": "medical_pairwise", "baseline": "larch-7b", "seed": 3}),
-        ("likelihood:{}", LikelihoodJudge, {}),
-        ("openai:m", Judge, {}),
-        ("baseline:BM25 to the question", BaselineJudge, {}),
-    ],
-)
+@each_row("spec, kind, options")
 def test_a_judge_judges_as_by_the_recipe(spec, kind, options, tiny_model, cases, tmp_path):
     spec = spec.format(tiny_model)
     with EndpointDouble(good_answer) as endpoint:
         chat = FAST | ({"base_url": endpoint.url} if spec == "openai:m" else {})
         written = by_recipe(tmp_path, "--judge", spec, *flags(**options, **chat))
         judge = load_judge(spec, **options, chat=chat, cases=cases)
-        assert isinstance(judge, kind)
+        assert type(judge).__name__ == kind
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
 
 

@@ -8,6 +8,7 @@ from unittest import mock
 from doubles.introspection_study import case_of, rationale_of, verdict_of
 from doubles.word_overlap import overlap
 from factories import write
+from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.rationale_similarity import (
     compare_rationales,
@@ -19,6 +20,7 @@ from automedeval.meta_evaluation.verdicts.table import VerdictTable
 from automedeval.records import Verdict
 from automedeval.stats.bootstrap import estimate
 
+ROWS = rows_of(__file__)
 CASES = Cases([case_of(number) for number in range(6)], "cases.jsonl")
 BY_ID = {case.id: case for case in CASES.records}
 SCORES = (3, 4, 5)
@@ -58,14 +60,7 @@ def test_a_rationale_in_another_order_is_read_in_the_order_of_the_case(tmp_path)
 
 
 def test_what_cannot_be_compared_is_counted_with_its_reason(tmp_path):
-    verdicts = [
-        verdict_on(0),
-        verdict_on(0, run=1, rationale="Another one."),
-        verdict_on(1, scores=None),
-        verdict_on(2, rationale=None),
-        verdict_on(3),
-        verdict_on(4, order=(0, 1), scores=(3, 4, None)),
-    ]
+    verdicts = [verdict_on(number, **more) for number, more in ROWS["some cannot be compared"]]
     teacher = [verdict_on(number, "gpt") for number in (0, 1, 2, 4)]
     teacher.append(verdict_on(3, "gpt", scores=None))
     result, metric = compare(tmp_path, verdicts, teacher, bart_model="tiny")

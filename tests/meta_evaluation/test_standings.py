@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy
 from doubles.agreement_study import case_of as line_of
+from tables import each_row
 
 from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.facts import facts_of
@@ -17,7 +18,6 @@ from automedeval.meta_evaluation.verdicts.cases import Cases
 from automedeval.rubrics import Rubric
 
 SCORES = read_rubric("automedeval")
-PAIRS = read_rubric("medical_pairwise")
 
 
 def case_of(*texts: str, name: str = "1") -> Case:
@@ -50,51 +50,15 @@ def column(rows: list[dict], name: str) -> dict[str, Any]:
     return found
 
 
-def test_orders_are_averaged_and_invalid_verdicts_are_left_out():
-    valid = [verdict(5, 3, 3), verdict(3, 3, 3, order=(1, 0, 2))]
-    invalid = verdict(order=(2, 0, 1), valid=False, error="no")
-    rows, _ = ranked([THREE], [*valid, invalid])
-    assert column(rows, "mean score") == {"a": 4.0, "b": 3.0, "c": 3.0}
-    assert column(rows, "share of pairs won") == {"a": 1.0, "b": 0.25, "c": 0.25}
-    assert rows[0]["model"] == "a"
-
-
-def test_an_answer_counts_by_its_expected_score_else_its_score():
-    """A server that does not tell every alternative gives expected scores with some verdicts alone."""
-    cases = [case_of("1", "2", name=str(number)) for number in range(2)]
-    both = verdict(1, 4, order=(0, 1), name="0", expected_scores=(1.5, 4.0))
-    lacks = verdict(5, None, order=(0, 1), name="1")
-    rows, _ = ranked(cases[:1], [both])
-    assert column(rows, "mean score")["a"] == 1.5
-    rows, _ = ranked(cases, [both, lacks])
-    assert column(rows, "mean score")["a"] == (1.5 + 5) / 2
-    assert column(rows, "own cases") == {"a": 2, "b": 1}
-
-
-def test_an_empty_response_loses_a_tie():
-    rows, _ = ranked([case_of("1", "", "3")], [verdict(1, 1, 4)])
-    assert column(rows, "share of pairs won") == {"c": 1.0, "a": 0.5, "b": 0.0}
-    assert column(rows, "empty") == {"c": 0, "a": 0, "b": 1}
-
-
-def test_a_model_without_a_number_stands_behind_negative_numbers():
-    only = verdict(rubric="likelihood@1", expected_scores=(-3.0, -2.0, None))
-    rows, _ = ranked([THREE], [only])
-    assert [row["model"] for row in rows] == ["b", "a", "c"]
-    assert column(rows, "unread")["c"] == 1
-
-
-@pytest.mark.parametrize("share", [1, 0])
-def test_a_choice_of_the_worse_response_is_a_loss_of_its_model(share):
-    """The first model is chosen on every criterion; then only where the worse response is asked for."""
-    choices = dict.fromkeys(PAIRS.output_criteria, "a")
-    if not share:
-        for each in PAIRS.criteria:
-            choices[each.name] = "a" if each.polarity == "worse" else "b"
-    on_pair = verdict(order=(0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=choices)
-    rows, _ = ranked([case_of("1", "2")], [on_pair], PAIRS)
-    assert column(rows, "pairs") == {"a": 1, "b": 1}
-    assert column(rows, "share of pairs won") == {"a": share, "b": 1 - share}
+@each_row("rubric, answers, verdicts, wanted")
+def test_verdicts_make_the_table(rubric, answers, verdicts, wanted):
+    """`wanted` has columns, in the order of the models; a score of None is unread."""
+    cases = [case_of(*texts, name=str(number)) for number, texts in enumerate(answers)]
+    given = [verdict(*scores, **more) for scores, more in verdicts]
+    rows, _ = ranked(cases, given, read_rubric(rubric))
+    for name, figures in wanted.items():
+        found = column(rows, name)
+        assert [*found.items()] == [*figures.items()]
 
 
 def test_ranks_overlap_unless_the_difference_is_clear():

@@ -277,17 +277,6 @@ def test_ten_failures_in_a_row_stop_the_run():
         assert len(endpoint.asked) == 9 + 1 + 10
 
 
-def test_what_is_under_way_when_the_run_stops_is_still_answered():
-    slow = answer(SCORES, delay=1.5)
-    refused = error(401) | {"delay": 1.0}  # the others are under way by then
-    received = []
-    with EndpointDouble(slow, slow, refused, slow) as endpoint:
-        answers = chat_at(endpoint, concurrency=4).answer(prompts(9))
-        with pytest.raises(ChatError, match="401"):
-            received.extend(answers)
-    assert (len(received), len(endpoint.asked)) == (3, 4)
-
-
 def test_as_many_requests_are_under_way_as_allowed_and_never_more():
     with EndpointDouble(answer(SCORES, delay=0.3)) as endpoint:
         assert sorted(ask(chat_at(endpoint, concurrency=5), 20)) == list(range(20))

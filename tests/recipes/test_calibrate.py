@@ -11,6 +11,7 @@ from doubles.introspection_study import verdict_of as scored_verdict
 from doubles.likelihood_verdicts import INVALID, people, study
 from factories import read, read_json, verdicts_in, write
 from programs import failed, run_recipe, succeeded, told
+from tables import each_row
 
 from automedeval.meta_evaluation.calibration.scores import Calibration
 from automedeval.records import Verdict
@@ -84,27 +85,15 @@ def test_one_of_several_judges_is_chosen(args):
 
 OTHERS = study(25)[20:]
 ON_CRITERIA = replace(OTHERS[0], expected_scores=None, checklist={"met": [True]})
-BAD = {
-    "criteria": (
-        [ON_CRITERIA],
-        {},
-        "verdicts.jsonl:1: a verdict on the criteria of a case, and only scores are calibrated",
-    ),
-    "none": ([], {}, "every case is rated: none is left to calibrate"),
-    "pairs": (
-        OTHERS,
-        {"rubric": "medical_pairwise"},
-        "medical_pairwise@1 gives choices, not scores",
-    ),
-}
+GIVEN = {"on criteria": [ON_CRITERIA], "none": [], "on scores": OTHERS}
 
 
-@pytest.mark.parametrize(("verdicts", "options", "error"), BAD.values(), ids=BAD)
+@each_row("given, options, error")
 def test_bad_input_is_one_line_and_writes_nothing(
-    verdicts, options, error, args, tmp_path, monkeypatch
+    given, options, error, args, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    write(args.file, verdicts)
+    write(args.file, GIVEN[given])
     failed(args.calibrate(**options), error)
     assert not args.out.exists()
 

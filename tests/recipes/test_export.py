@@ -149,7 +149,7 @@ def verdict(case: Case, scores: Sequence[float | None] | None, **more: Any) -> V
     return factories.verdict_of(case, None, "mine", **fields | more)
 
 
-def compared(case: Case, pair: str, **choices: str) -> Verdict:
+def compared(case: Case, pair: str, choices: dict[str, str]) -> Verdict:
     """Return a verdict on a pair of responses, by its two models."""
     order = [case.models.index(name) for name in pair]
     about = {"rubric": "medical_pairwise@1", "pair": list(pair), "choices": choices}
@@ -190,13 +190,9 @@ def study(tmp_path):
 def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study):
     told(study.prefer(), ROWS["left out"])
     pairs = study.pairs()
-    assert pairs["case-0"] == ROWS["pair"]
-    assert pairs.keys() == {"case-0", "case-1", "case-9"}
-    assert pairs["case-1"]["chosen_model"] == "c"
-    assert pairs["case-1"]["margin"] == 0.5
-    assert pairs["case-9"]["chosen_model"] == "b"
-    assert pairs["case-9"]["margin"] == 1.0
-    assert pairs["case-9"]["prompt"] == ROWS["cases"][9]["question"]
+    assert pairs.keys() == ROWS["pairs"].keys()
+    for case_id, wanted in ROWS["pairs"].items():
+        assert pairs[case_id].items() >= wanted.items()
     assert CaseFile(study.output).table.columns.responses == ("chosen", "rejected")
 
 
@@ -245,16 +241,7 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path):
 
 def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path):
     cases = [case_of(number) for number in range(3)]
-    verdicts = [
-        compared(cases[0], "ab", correctness="a"),
-        compared(cases[0], "ac", correctness="a"),
-        compared(cases[0], "bc", correctness="b"),
-        # Of which a choice means the worse response: the second is the harmless one.
-        compared(cases[1], "ab", harmfulness="a"),
-        compared(cases[1], "bc", harmfulness="c"),
-        compared(cases[2], "ab", correctness="a"),
-        compared(cases[2], "bc", correctness="b"),
-    ]
+    verdicts = [compared(cases[at], *row) for at, *row in ROWS["choices of pairs"]]
     study = Study(tmp_path, cases, verdicts)
     told(study.prefer(), "never compared: 1")
     assert study.chosen_and_rejected() == {"case-0": ["a", "c"], "case-1": ["b", "a"]}

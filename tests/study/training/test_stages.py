@@ -50,11 +50,11 @@ def stage(split: str, fingerprint: str = "d1") -> Stage:
     return Stage((split,), "instructions", fingerprint, 10, 100, 20, 1.0)
 
 
-def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?", case: str = "c1"):
+def row(answer: str = "Score: Doctor 1: 3 points.", question: str = "Why?"):
     """Return a row as a data set holds it."""
     prompt = [{"role": "system", "content": "You judge."}, {"role": "user", "content": question}]
     answered = {"role": "assistant", "content": answer}
-    return {"prompt": prompt, "completion": [answered], "case_id": case}
+    return {"prompt": prompt, "completion": [answered], "case_id": "c1"}
 
 
 @module_fixture
@@ -104,18 +104,7 @@ def test_a_base_has_room_for_a_row_and_an_end_of_an_answer(tmp_path):
     check_base(build_tiny_model(tmp_path / "other", ends=(0, 2)), encoder, 2048)
 
 
-@pytest.mark.parametrize(
-    ("rows", "fault"),
-    [
-        ([{"text": "t"}], "need a prompt and a completion; there are text"),
-        ([row(" ", case="c7")], "no completion of one message: 1 of 1 rows, the first 'c7'"),
-        (
-            [row(), row("word " * 80, case="c8")],
-            "max_length, 60 tokens; .*: 1 of 2 rows, the first 'c8'",
-        ),
-        ([], "not a single row"),
-    ],
-)
+@each_row("rows, fault")
 def test_rows_that_cannot_be_trained_on(rows, fault, encoder):
     data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
     with pytest.raises(RecordError, match=fault):
