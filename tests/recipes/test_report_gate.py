@@ -144,10 +144,15 @@ def test_of_a_question_that_stands_twice_equal_rows_count_once_and_others_are_no
 def test_two_runs_are_compared_where_the_judge_and_most_cases_are_the_same(
     runs, tmp_path, count, settings, status, said, headline
 ):
+    """The new file has other ids: cases are joined by their questions."""
+    cases, lines = map(read, runs["new"])
+    for case in cases:
+        case["id"] += " of new"
+    for line, name in zip(lines, settings * 30):
+        line |= {"settings": name, "case_id": f"{line['case_id']} of new"}
     cases_file, verdicts_file = runs["new"]
-    write(cases_file, read(cases_file)[:count])
-    lines = zip(read(verdicts_file), settings * 30)
-    write(verdicts_file, [each | {"settings": name} for each, name in lines])
+    write(cases_file, cases[:count])
+    write(verdicts_file, lines)
     done = asked(tmp_path, **versions(runs), **GATE | {"by": 3})
     assert done.returncode == status
     assert said in done.stdout
@@ -156,11 +161,12 @@ def test_two_runs_are_compared_where_the_judge_and_most_cases_are_the_same(
     assert headline in report.text
 
 
-@each_row("name, value, said")
-def test_runs_that_do_not_fit_are_refused_in_a_line(runs, tmp_path, name, value, said):
+@each_row("changes, said")
+def test_runs_that_do_not_fit_are_refused_in_a_line(runs, tmp_path, changes, said):
     cases, verdicts = map(read, runs["new"])
     for case, line in zip(cases, verdicts[::-1], strict=True):
-        case[name] = f"{value}{case[name]}"
+        for name, value in changes.items():
+            case[name] = f"{value}{case[name]}"
         line["case_id"] = case["id"]
     cases_file, verdicts_file = runs["new"]
     write(cases_file, cases)
