@@ -275,7 +275,7 @@ def beside_people(
         usable.append((place, rating))
     if not usable:
         raise RecordError(
-            "no rating is of a case and model of these verdicts (by question: only if their cases were a table)"
+            "no rating is of a case and model of these verdicts (by question: only of a table)"
         )
     cases = Cases(list(by_id.values()), "verdicts")
     return VerdictTable(cases, verdicts), gather_ratings(usable, cases, "the ratings")

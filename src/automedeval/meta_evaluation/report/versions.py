@@ -18,9 +18,8 @@ from automedeval.records import (
 )
 
 TEXTS = ("reference", "criteria")  # of a case, which both runs must share
-Ids = dict[
-    tuple[str, str], str
-]  # question, and own id where it stands several times → id of the joined case
+# Question, and own id where it stands several times → id of the joined case
+Ids = dict[tuple[str, str], str]
 
 
 class Judged(NamedTuple):
@@ -68,7 +67,7 @@ def join_versions(old: Judged, new: Judged, old_name: str, new_name: str) -> Jud
         records.append(replace(both[0], responses=tuple(responses)))
     if not shared:
         raise RecordError(
-            f"{where} have no case in common: no question that stands once in a file, or has ids, is in both"
+            f"{where} have no case in common: no question, if it stands once or has ids, is in both"
         )
     # A printed command is on the new file, and has the options of its run.
     cases = Cases(records, new.cases.source)
